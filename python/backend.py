@@ -35,7 +35,7 @@ class Elf:
         with open(path, "rb") as file:
             self.data = file.read()
         if self.data[:6] != b"\x7fELF\x02\x01":
-            sys.exit("%s is no 64-bit little-endian ELF file" % path)
+            sys.exit("%s is not a 64-bit little-endian ELF file" % path)
         self.machine, = struct.unpack_from("<H", self.data, 18)
         at, = struct.unpack_from("<Q", self.data, 40)
         size, count = struct.unpack_from("<HH", self.data, 58)
@@ -85,7 +85,7 @@ def find_tag(paths):
         numbers = [re.match(r"GLIBC_(\d+)\.(\d+)", version) for version in elf.versions()]
         newest = max([newest, *((int(match.group(1)), int(match.group(2))) for match in numbers if match)])
     if len(machines) != 1 or None in machines:
-        sys.exit("wheels are for one of %s" % ", ".join(sorted(MACHINES.values())))
+        sys.exit("a wheel can only be built for one of %s" % ", ".join(sorted(MACHINES.values())))
     return "manylinux_%d_%d_%s" % (*newest, machines.pop())
 
 

@@ -25,7 +25,7 @@ def main() -> None:
     """Replaces this process by the command, with the same arguments."""
     command = find_command()
     if command is None:
-        sys.exit("reshard: the command is neither in the package nor in PATH; RESHARD_COMMAND names another place")
+        sys.exit("reshard: the command is neither in the package nor in PATH; set RESHARD_COMMAND to its path")
     os.execv(command, [command, *sys.argv[1:]])
 
 

@@ -77,7 +77,7 @@ class Checkpoint(Handle, Mapping[str, StoredTensor]):
         """Closes the files, once reads on other threads are done. Arrays and views that were read stay valid."""
         with self._idle:
             if threading.get_ident() in self._threads or self._context.is_called():
-                raise ValueError("the checkpoint %s cannot be closed while it is at work for this thread" % (self.path,))
+                raise ValueError("the checkpoint %s cannot be closed while this thread is using it" % (self.path,))
             pointer, self._pointer = self._pointer, None  # so that no new reads begin
             try:
                 while self._threads:

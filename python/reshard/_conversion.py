@@ -29,7 +29,7 @@ def _dtype_texts(dtype: Dtypes) -> List[str]:
 
 def _size(number: Any, what: str) -> int:
     if not 0 <= whole_number(number, what) < 2**63:
-        raise Range("%s is a number of bytes, not %d" % (what, number))
+        raise Range("%s must be a number of bytes, not %d" % (what, number))
     return int(number)
 
 

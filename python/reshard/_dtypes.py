@@ -82,7 +82,7 @@ def dtype_name(dtype: Any) -> str:
     except TypeError:
         raise NotFound("there is no dtype %r" % (dtype,)) from None
     if not found.isnative:
-        raise Unsupported("elements of %s have the bytes of another machine" % found.str)
+        raise Unsupported("elements of %s are not in this machine's byte order" % found.str)
     for names in (_SIMPLE, _OF_ML_DTYPES):
         for name, other in names.items():
             if found.name == other:

@@ -36,7 +36,7 @@ def prepare(rank: int, sources: _Places, targets: _Places, given: Any, out: Any)
     np = numpy()
     listed = [] if given is None else list(given) if isinstance(given, (list, tuple)) else [given]
     if len(listed) != len(sources):
-        raise Invalid("rank %d has %d shards of the source, and passes %d" % (rank, len(sources), len(listed)))
+        raise Invalid("rank %d has %d shards of the source, but passes %d" % (rank, len(sources), len(listed)))
     arrays = []
     for (tensor, shard), one in zip(sources, listed):
         array, _ = as_array(one, tensor.source_dtype)
@@ -53,7 +53,7 @@ def prepare(rank: int, sources: _Places, targets: _Places, given: Any, out: Any)
 
 def _check_out(rank: int, targets: _Places, out: List[Any]) -> List[Any]:
     if len(out) != len(targets):
-        raise Invalid("rank %d has %d shards of the target, and passes %d" % (rank, len(targets), len(out)))
+        raise Invalid("rank %d has %d shards of the target, but passes %d" % (rank, len(targets), len(out)))
     for (tensor, shard), array in zip(targets, out):
         fits = tuple(array.shape) == shard.shape and array.dtype.itemsize == numpy_dtype(tensor.target_dtype).itemsize
         if not fits or not array.flags.c_contiguous or not array.flags.writeable:

@@ -154,7 +154,7 @@ class Group(Handle):
             self.agree(wrong)
         for rank, one in enumerate(found):
             if one != found[0]:
-                raise Mismatch("rank %d asks for another move than rank 0" % rank)
+                raise Mismatch("rank %d asks for a different move than rank 0" % rank)
 
     def _share(self, mine: Any) -> Any:
         """The value of the lowest rank that has one, on all ranks. For small values."""
@@ -179,7 +179,7 @@ class Group(Handle):
                     shape[d] = total
                     break
         if not all(self._fits(spec, shape, present, d) for d in range(len(shape))):
-            raise _AgreedError("the shape of the whole tensor cannot be told from the shards of %r: pass shape=" % spec)
+            raise _AgreedError("the shape of the whole tensor cannot be found from the shards of %r: pass shape=" % spec)
         return tuple(shape), present[0][1][1]
 
     def _fits(self, spec: Spec, shape: Sequence[int], present: Sequence[Any], d: int) -> bool:
@@ -201,7 +201,7 @@ class Group(Handle):
         try:
             ast.literal_eval(repr(mine))
         except (ValueError, SyntaxError):
-            raise Invalid("repr does not write %r as a value that can be read again" % (mine,)) from None
+            raise Invalid("%r is not a value that can be read back from its repr" % (mine,)) from None
         text = repr(mine).encode("utf-8")
         length = ctypes.c_int64(len(text))
         lengths = (ctypes.c_int64 * self.size)()
@@ -227,7 +227,7 @@ class Group(Handle):
         found = [numbers[1:1 + numbers[0]] for numbers in struct.iter_unpack(form, everything.raw)]
         for rank, one in enumerate(found):
             if one != found[0]:
-                raise Mismatch("%s: the array of rank %d has the shape %s, and that of rank 0 %s" % (what, rank, one, found[0]))
+                raise Mismatch("%s: the array of rank %d has the shape %s, but that of rank 0 has %s" % (what, rank, one, found[0]))
 
     def all_reduce(self, array: Any, reduction: str = "sum", *, dtype: Any = None) -> Any:
         """The sum (or avg, prod, min, max, band, bor, bxor) of all ranks' arrays, on all ranks. The arrays have one shape."""
@@ -245,7 +245,7 @@ class Group(Handle):
         rows = self.gather_objects((source.shape[0], source.shape[1:]))
         for rank, (_, other) in enumerate(rows):
             if other != rows[0][1]:
-                raise Mismatch("all_gather: the rows of rank %d are %s, and those of rank 0 %s" % (rank, other, rows[0][1]))
+                raise Mismatch("all_gather: rank %d has rows of shape %s, but rank 0 has rows of shape %s" % (rank, other, rows[0][1]))
         width = 1
         for n in source.shape[1:]:
             width *= n
@@ -259,7 +259,7 @@ class Group(Handle):
         """This rank's part of the reduction: an equal number of rows along the first dimension for each rank."""
         source, name = as_array(array, dtype)
         if source.ndim == 0 or source.shape[0] % self.size:
-            raise Invalid("%s rows for %d ranks" % (source.shape[:1] or "no", self.size))
+            raise Invalid("%s rows cannot be divided among %d ranks" % (source.shape[0] if source.ndim else "no", self.size))
         self._compare_shapes("reduce_scatter", source.shape)
         target = numpy().empty((source.shape[0] // self.size, *source.shape[1:]), source.dtype)
         lib.reshard_reduce_scatter(None, self._live(), _native.DTYPES[name][0], self._number(reduction), target.size, None,
@@ -283,7 +283,7 @@ class Group(Handle):
         """Sends block r of the rows to rank r. Block r of the result is what rank r sent. All blocks have the same size."""
         source, name = as_array(array, dtype)
         if source.ndim == 0 or source.shape[0] % self.size:
-            raise Invalid("%s rows for %d ranks" % (source.shape[:1] or "no", self.size))
+            raise Invalid("%s rows cannot be divided among %d ranks" % (source.shape[0] if source.ndim else "no", self.size))
         self._compare_shapes("all_to_all", source.shape)
         counts = (ctypes.c_int64 * self.size)(*[source.size // self.size] * self.size)
         target = numpy().empty_like(source)

@@ -23,7 +23,7 @@ def read_shape(shape: Shape) -> Tuple[int, ...]:
     if len(numbers) > _native.RESHARD_NDIM_MAX:
         raise Range("%d dimensions; at most %d can be split" % (len(numbers), _native.RESHARD_NDIM_MAX))
     if any(n < 0 or n >= 2**63 for n in numbers):
-        raise Range("the shape %s" % (numbers,))
+        raise Range("the shape %s has a length out of range" % (numbers,))
     return numbers
 
 
@@ -218,7 +218,7 @@ class Layout(Handle):
         """The shards of a rank: one, several or none."""
         number = whole_number(rank, "a rank")
         if not 0 <= number < 2**31:
-            raise Range("rank %d" % number)
+            raise Range("rank %d is out of range" % number)
         return self._list(lib.reshard_layout_shards, number)
 
     def all_shards(self) -> List[ShardInfo]:

@@ -39,8 +39,8 @@ def load_library() -> ctypes.CDLL:
             continue
         check_abi(library, path)
         return library
-    raise LibraryMissing("libreshard was not found. Tried, in this order: %s. RESHARD_LIBRARY=/path/to/%s names another "
-                         "place." % ("; ".join(tried), SONAME))
+    raise LibraryMissing("libreshard was not found. Tried, in this order: %s. Set RESHARD_LIBRARY=/path/to/%s to use "
+                         "another one." % ("; ".join(tried), SONAME))
 
 
 def check_abi(library: ctypes.CDLL, path: str) -> None:
@@ -50,7 +50,7 @@ def check_abi(library: ctypes.CDLL, path: str) -> None:
         raise LibraryMissing("%s is not libreshard" % path) from None
     found.restype = ctypes.c_int32
     if found() != _native.RESHARD_ABI_VERSION:
-        raise LibraryMissing("%s has version %d of the binary interface, and this package needs %d" %
+        raise LibraryMissing("%s has version %d of the binary interface, but this package needs %d" %
                              (path, found(), _native.RESHARD_ABI_VERSION))
 
 
@@ -162,14 +162,14 @@ def encode(text: Any, what: str = "text") -> bytes:
     """Encodes a text for the library, for which it must not contain a NUL. Paths may be of any type that os takes."""
     found = os.fsencode(text)
     if b"\0" in found:
-        raise ValueError("%s with a NUL: %r" % (what, text))
+        raise ValueError("%s contains a NUL: %r" % (what, text))
     return found
 
 
 def whole_number(number: Any, what: str) -> int:
     """An int from any integer type, such as NumPy's. Raises TypeError for strings, floats and bools."""
     if isinstance(number, bool) or not hasattr(number, "__index__"):
-        raise TypeError("%s is a whole number, not %r" % (what, number))
+        raise TypeError("%s must be a whole number, not %r" % (what, number))
     return int(number.__index__())
 
 

@@ -65,7 +65,7 @@ def _layout(spec: Union[str, Spec, Layout], shape: Any) -> Layout:
 def _options(balance: str, relabel: bool, single_stage: bool, staging_bytes: int) -> Any:
     kinds = {"rule": _native.RESHARD_BALANCE_RULE, "exact": _native.RESHARD_BALANCE_EXACT}
     if balance not in kinds:
-        raise Invalid('balance is "rule" or "exact", not %r' % (balance,))
+        raise Invalid('balance must be "rule" or "exact", not %r' % (balance,))
     return _native.reshard_plan_options(size=ctypes.sizeof(_native.reshard_plan_options), balance=kinds[balance],
                                         relabel=int(relabel), single_stage=int(single_stage),
                                         staging_bytes_max=staging_bytes)
@@ -91,7 +91,7 @@ class Plan(Handle):
         super().__init__(None)
         count = len(tensors)
         if count == 0:
-            raise Invalid("a plan for no tensors")
+            raise Invalid("a plan needs at least one tensor")
         names = [encode(tensor.name, "a name") for tensor in tensors]
         sources = (_native.reshard_plan_tensor * count)()
         targets = (_native.reshard_plan_tensor * count)()
@@ -172,7 +172,7 @@ class Plan(Handle):
     def target_layout(self, tensor: int = 0) -> Layout:
         """The target layout as planned. With relabel=True its ranks may differ from those that were given."""
         if not 0 <= tensor < len(self.tensors):
-            raise IndexError("tensor %d of %d" % (tensor, len(self.tensors)))
+            raise IndexError("there is no tensor %d in a plan of %d tensors" % (tensor, len(self.tensors)))
         return Layout._of(lib.reshard_layout_retain(lib.reshard_plan_target_layout(self._pointer, tensor)))
 
     def part(self, rank: int) -> "Part":
@@ -207,13 +207,13 @@ class Part(Handle):
         super().__init__(None)
         self.plan, self.rank = plan, whole_number(rank, "a rank")
         if not 0 <= self.rank < 2**31:
-            raise Range("rank %d" % self.rank)
+            raise Range("rank %d is out of range" % self.rank)
         self._need(plan)
         self._pointer = make(lib.reshard_part_create, None, plan._pointer, self.rank)
 
     def _stage(self, stage: int) -> int:
         if not 0 <= whole_number(stage, "a stage") < self.plan.stage_count:
-            raise IndexError("stage %d of %d" % (stage, self.plan.stage_count))
+            raise IndexError("there is no stage %d in a plan of %d stages" % (stage, self.plan.stage_count))
         return stage
 
     def __repr__(self) -> str:
@@ -246,7 +246,7 @@ class Part(Handle):
         """The moves between this rank and another, in an order that is the same on both ends."""
         found = POINTER(_native.reshard_stream)()
         if not 0 <= whole_number(peer, "a rank") < 2**31:
-            raise Range("rank %d" % peer)
+            raise Range("rank %d is out of range" % peer)
         lib.reshard_stream_create(self._pointer, self._stage(stage), peer, int(sending), byref(found))
         try:
             stream = found.contents

@@ -109,7 +109,7 @@ class Shard(Mapping[str, Any]):
         self._held: Dict[str, _Held] = {}
         by_spec = not isinstance(self.mesh, str) or ":" in self.mesh
         if by_spec and rules is not None:
-            raise Invalid("a spec says how tensors are cut, so rules have nothing to say")
+            raise Invalid("a spec already says how tensors are cut, so it cannot be combined with rules")
         conversion = Conversion(checkpoint, to=None if by_spec else str(self.mesh), rules=rules, sets=sets, dtype=dtype,
                                 format="torch" if by_spec else "dcp", include=include, exclude=exclude, all=True)
         if isinstance(self.mesh, str):
@@ -134,7 +134,7 @@ class Shard(Mapping[str, Any]):
         if spec is None:
             lib.reshard_mesh_release(pointer)
         if not inside:
-            raise Range("rank %d is not of the %s %s" % (self.rank, "spec" if is_spec else "mesh", mesh))
+            raise Range("rank %d is not in the %s %s" % (self.rank, "spec" if is_spec else "mesh", mesh))
 
     def _spec_of(self, tensor: ConversionTensor) -> Any:
         if isinstance(self.mesh, MappingClass):
@@ -223,7 +223,7 @@ class Shard(Mapping[str, Any]):
         when.
         """
         if isinstance(names, str):
-            raise TypeError("names are a list of texts, not the text %r" % names)
+            raise TypeError("names must be a list of names, not the single name %r" % names)
         return self._read(list(self if names is None else dict.fromkeys(names)), threads=whole_number(threads, "threads"), trace=trace,
                           progress=progress)
 
@@ -269,12 +269,12 @@ class Shard(Mapping[str, Any]):
     def load(self, out: Mapping[str, Any], *, threads: int = 0, trace: Any = None, progress: Progress = None) -> None:
         """Reads into existing arrays, {name: array}, which are C-contiguous and match this rank's shards in shape and dtype."""
         if not isinstance(out, MappingClass):
-            raise TypeError("arrays to read into are {name: array}, not a %s" % type(out).__name__)
+            raise TypeError("the arrays to read into must be {name: array}, not a %s" % type(out).__name__)
         tensors = []
         for name, array in out.items():
             held = self._find(name)
             if not all(hasattr(array, field) for field in ("shape", "dtype", "flags", "ctypes")):
-                raise TypeError('tensor "%s": it is read into a NumPy array, not into a %s' % (name, type(array).__name__))
+                raise TypeError('tensor "%s" can only be read into a NumPy array, not into a %s' % (name, type(array).__name__))
             if held.opaque or len(held.shards) != 1:
                 raise Invalid('tensor "%s" cannot be read into one array' % name)
             tensors.append(self._wanted(name, [array]))

@@ -23,7 +23,7 @@ def _plain(item: Any) -> Any:
     if isinstance(item, slice):
         return item
     if isinstance(item, bool) or not hasattr(item, "__index__") or len(getattr(item, "shape", ())):
-        raise TypeError("a stored tensor is read by slices and numbers, not by %s: read it, then index the array" %
+        raise TypeError("a stored tensor is indexed by slices and numbers, not by %s: read it, then index the array" %
                         type(item).__name__)
     return item.__index__()
 
@@ -39,7 +39,7 @@ def resolve_index(key: Any, shape: Sequence[int]) -> Tuple[Index, Tuple[Any, ...
     items = list(key) if isinstance(key, tuple) else [key]
     dots = [i for i, item in enumerate(items) if item is Ellipsis]
     if len(dots) > 1:
-        raise IndexError("an index can have one Ellipsis")
+        raise IndexError("an index can have only one Ellipsis")
     missing = len(shape) - (len(items) - len(dots))
     if missing < 0:
         raise IndexError("%d indices for a tensor of %d dimensions" % (len(items) - len(dots), len(shape)))

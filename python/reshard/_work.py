@@ -73,7 +73,7 @@ def _listener_of(progress: Progress) -> Any:
     if progress is None or progress is False or progress == "auto":
         return None
     if not callable(progress):
-        raise TypeError("progress is a function, True, False or \"auto\", not %r" % (progress,))
+        raise TypeError("progress must be a function, True, False or \"auto\", not %r" % (progress,))
     return progress
 
 

@@ -52,7 +52,7 @@ def _load() -> ctypes.CDLL:
         except OSError as error:
             problem = str(error)
         tried.append("%s (%s)" % (path, problem))
-    raise LibraryMissing("libreshard_mpi was not found. Tried, in this order: %s. RESHARD_MPI_LIBRARY names another place." %
+    raise LibraryMissing("libreshard_mpi was not found. Tried, in this order: %s. Set RESHARD_MPI_LIBRARY to use another one." %
                          "; ".join(tried))
 
 
@@ -68,7 +68,7 @@ def _problem_with(library: ctypes.CDLL) -> Optional[str]:
     theirs, ours = MPI.Get_library_version(), text.value.decode("utf-8", "replace")
     if theirs.strip("\0\n ") == ours.strip("\0\n "):
         return None
-    return "uses %s, and mpi4py %s" % (_first_line(ours), _first_line(theirs))
+    return "uses %s, but mpi4py uses %s" % (_first_line(ours), _first_line(theirs))
 
 
 def _first_line(version: str) -> str:

@@ -160,7 +160,7 @@ def disagree(group):
             call(np.zeros((4, 8) if group.rank != 3 else (8, 4)))
             wrong.append(("no error", call.__name__))
         except reshard.Mismatch as error:
-            if "%s: the array of rank 3 has the shape (8, 4), and that of rank 0 (4, 8)" % call.__name__ not in str(error):
+            if "%s: the array of rank 3 has the shape (8, 4), but that of rank 0 has (4, 8)" % call.__name__ not in str(error):
                 wrong.append(str(error))
     return wrong + ([] if int(group.all_reduce(1)) == 4 else ["broken"])
 
@@ -232,7 +232,7 @@ def refuse_other_mpi():
     from mpi4py import MPI
     import reshard.mpi
     wrong, right = [], os.environ["RESHARD_MPI_LIBRARY"]
-    for path, says in [(os.environ["RESHARD_TEST_OTHER_MPI"], r"uses Other MPI Version: 7.1, and mpi4py \w+[^\n]*$"),
+    for path, says in [(os.environ["RESHARD_TEST_OTHER_MPI"], r"uses Other MPI Version: 7.1, but mpi4py uses \w+[^\n]*$"),
                        (os.environ["RESHARD_LIBRARY"], "is not linked with any MPI"), (right + ".none", "No such file")]:
         os.environ["RESHARD_MPI_LIBRARY"] = path
         try:

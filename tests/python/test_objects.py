@@ -107,7 +107,7 @@ class TestClosing(Case):
 
     def test_close__in_its_own_callback_is_refused(self):
         ck = reshard.open(self.model)
-        self.refuse(ValueError, "at work", ck.digest, progress=lambda *_: ck.close())
+        self.refuse(ValueError, "this thread is using it", ck.digest, progress=lambda *_: ck.close())
         self.assertEqual(len(ck), len(self.tensors))
 
     def test_conversion__of_a_closed_checkpoint(self):
@@ -159,7 +159,7 @@ class TestWrongArguments(Case):
             for rank in ("1", 1.0, None, True):
                 self.refuse(TypeError, "a rank", ck.shard, "tp=4", rank)
             for mesh, rank in (("tp=4", -1), ("tp=4", 4), ("4: S(0)", 4), ("2[3,5]: S(0)", 4), ("4: S(0)", 2**40)):
-                self.refuse(reshard.Range, "is not of the", ck.shard, mesh, rank)
+                self.refuse(reshard.Range, "is not in the", ck.shard, mesh, rank)
             for mesh in (4, None, ["tp=4"]):
                 self.refuse(TypeError, "a mesh", ck.shard, mesh, 0)
             self.assertEqual(len(ck.shard(reshard.Spec("2[3,5]: S(0)"), 5)), len(self.tensors))
@@ -201,7 +201,7 @@ class TestWrongArguments(Case):
         def refused(kind, words, body):
             self.refuse(kind, words, reshard.run, 2, body)
         refused(reshard.Invalid, "nan", lambda group: group.gather_objects(float("nan")))
-        refused(reshard.Mismatch, "the rows of rank 1", lambda group: group.all_gather(np.zeros((2, 3) if group.rank else (3, 2))))
+        refused(reshard.Mismatch, "rank 1 has rows of shape", lambda group: group.all_gather(np.zeros((2, 3) if group.rank else (3, 2))))
         refused(reshard.Mismatch, "rank 1", lambda group: group.all_reduce(np.zeros(2 + group.rank)))
         refused(SystemExit, "3", lambda group: sys.exit(3) if group.rank else group.barrier())
 

@@ -75,7 +75,7 @@ class TestShards(Case):
 
     def test_refusals(self):
         with reshard.open(self.model) as ck:
-            with self.assertRaisesRegex(reshard.Range, "rank 4 is not of the mesh tp=4"):
+            with self.assertRaisesRegex(reshard.Range, "rank 4 is not in the mesh tp=4"):
                 ck.shard("tp=4", 4)
             with self.assertRaises(reshard.Error):
                 ck.shard("tp=4", 0, rules="nonsense")
@@ -107,7 +107,7 @@ class TestShards(Case):
             self.assertEqual(list(some), names[:2])
             np.testing.assert_array_equal(some["lm_head.weight"], wanted["lm_head.weight"])
             self.assertEqual(mine.read([]), {})
-            with self.assertRaisesRegex(TypeError, "list of texts"):
+            with self.assertRaisesRegex(TypeError, "list of names"):
                 mine.read("lm_head.weight")
             with self.assertRaisesRegex(reshard.NotFound, '"w"'):
                 mine.read(["w"])

@@ -66,7 +66,7 @@ def placements_of(spec: Any) -> Tuple[Tuple[int, ...], List[int], List[str], Lis
         last = cut.axis
         if placement.kind == _native.RESHARD_SHARD:
             if placement.rule != _native.RESHARD_CHUNK or placement.unit > 1 or placement.max or placement.dim == _native.RESHARD_DIM_FLAT:
-                raise Unsupported("%r: DTensor cuts dimensions into chunks alone" % spec)
+                raise Unsupported("%r: DTensor can only cut dimensions into chunks" % spec)
             placements[cut.axis] = Shard(placement.dim)
         elif placement.kind == _native.RESHARD_PARTIAL:
             name = decode(lib.reshard_reduction_name(placement.reduction))

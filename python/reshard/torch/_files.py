@@ -47,7 +47,7 @@ def as_torch(array: Any, dtype: str) -> Any:
 def as_array(tensor: Any) -> Any:
     """The other way round, for dense CPU tensors."""
     if tensor.device.type != "cpu" or not tensor.is_contiguous():
-        raise Invalid("a %s on %s: files are read into dense tensors of the CPU" % (tuple(tensor.shape), tensor.device))
+        raise Invalid("a tensor of shape %s on %s: files can only be read into dense CPU tensors" % (tuple(tensor.shape), tensor.device))
     plain = tensor.detach()
     return plain.numpy() if plain.is_complex() or plain.dtype == torch.bool else plain.view(_SIGNED[plain.element_size()]).numpy()
 
@@ -144,7 +144,7 @@ def _wanted(shard: Any, name: str, given: List[Any]) -> RankTensor:
     wanted = [each.shape for each in held.shards]
     whole = _parts(held.layout, shard.rank, given, torch_dtype(held.dtype)) if len(given) < len(wanted) else given
     if [tuple(each.shape) for each in whole] != wanted:
-        raise Mismatch('tensor "%s": shapes %s, and %r gives this rank %s' %
+        raise Mismatch('tensor "%s": shapes %s, but %r gives this rank %s' %
                        (name, [tuple(each.shape) for each in given], held.layout, wanted))
     found: RankTensor = shard._wanted(name, [as_array(each) for each in whole])
     return found

@@ -103,7 +103,7 @@ class Group(Handle):
     def __init__(self, group: Any) -> None:
         super().__init__(None)
         if dist.get_backend(group) == "nccl":
-            raise Unsupported("files are written from memory of the CPU: give a group of gloo")
+            raise Unsupported("files are written from CPU memory: pass a gloo group")
         key = "reshard/%s" % attempt(group, lambda: secrets.token_hex(8))[0]
         self._endpoint = made = _Endpoint(group, key)
         broken = int(_native.RESHARD_ERR_GROUP_BROKEN)

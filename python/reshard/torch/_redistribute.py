@@ -96,7 +96,7 @@ class Redistribute:
         if len(found) > 1:
             raise Invalid("the tensors are on different devices: %s" % ", ".join(sorted(map(str, found))))
         if found and device is not None and torch.device(device) not in found:
-            raise Invalid("the tensors are on %s, and not on %s" % (found.pop(), device))
+            raise Invalid("the tensors are on %s, not on %s" % (found.pop(), device))
         return found.pop() if found else torch.device(device if device is not None else "cpu")
 
     def _make_plan(self, everyone: List[Dict[str, _shapes.Local]], source: Any, target: Any, dtype: Any, shapes: Any,
@@ -114,7 +114,7 @@ class Redistribute:
         def prepare() -> Tuple[str, int]:
             self.plan = make()
             if self.plan.rank_count > self.size:
-                raise Invalid("the splits name rank %d, and the group has %d ranks" % (self.plan.rank_count - 1, self.size))
+                raise Invalid("the splits name rank %d, but the group has %d ranks" % (self.plan.rank_count - 1, self.size))
             for tensor in self.plan.tensors:
                 torch_dtype(tensor.target_dtype)
             if self.verify:
@@ -147,12 +147,12 @@ class Redistribute:
     def _open_wire(self) -> None:
         asked = self._shm
         if not asked <= {"auto", "on", "off"}:
-            raise Invalid('shm is "auto", "on" or "off", not %r' % sorted(asked - {"auto", "on", "off"})[0])
+            raise Invalid('shm must be "auto", "on" or "off", not %r' % sorted(asked - {"auto", "on", "off"})[0])
         self._wire: Any = None
         if self._can_share and "off" not in asked:
             self._wire = _wire.share_memory(self.group, self.rank, self.stages, lambda value: _agree.gather(self.group, value))
         if self._wire is None and "on" in asked:
-            raise Unsupported("shared memory needs all ranks on one machine, with tensors of the CPU and room for them")
+            raise Unsupported("shared memory needs all ranks on one machine, CPU tensors, and enough space for messages")
         if self._wire is None:
             self._wire = _wire.Messages(self.group, self.rank, self.stages, self.device)
 
@@ -233,7 +233,7 @@ class Redistribute:
             return [torch.empty(0, dtype=torch_dtype(dtype), device=self.device) for _ in wanted]
         found = [tuple(shard.shape) for shard in shards]
         if found != [shard.shape for shard in wanted]:
-            raise Mismatch("%s: shapes %s, and %r gives this rank %s" % (name, found, layout, [each.shape for each in wanted]))
+            raise Mismatch("%s: shapes %s, but %r gives this rank %s" % (name, found, layout, [each.shape for each in wanted]))
         for shard in shards:
             if dtype_name(shard.dtype) != dtype or shard.device != self.device:
                 raise Mismatch("%s: %s on %s instead of %s on %s" % (name, shard.dtype, shard.device, dtype, self.device))
@@ -271,7 +271,7 @@ class Redistribute:
         for start, stop, is_target, name in sorted(ranges):
             other_end, other = end if is_target else target_end
             if start < other_end:
-                raise Invalid("%s and %s share memory: results must lie apart from the sources and from each other" % (other, name))
+                raise Invalid("%s and %s share memory: results must not overlap the sources or each other" % (other, name))
             end = max(end, (stop, name))
             target_end = max(target_end, (stop, name)) if is_target else target_end
 

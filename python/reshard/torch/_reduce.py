@@ -20,7 +20,7 @@ _ON_TRUTH: Dict[int, Any] = {_native.RESHARD_SUM: torch.logical_or, _native.RESH
 def reduce_into(reduction: int, target: Any, values: Any) -> None:
     known = _ON_TRUTH if target.dtype == torch.bool and reduction in _ON_TRUTH else _ON_NUMBERS
     if reduction not in known:
-        raise Unsupported("a reduction that torch lacks")
+        raise Unsupported("torch has no operation for this reduction")
     target.copy_(known[reduction](target, values))
 
 

@@ -54,13 +54,13 @@ def infer_shape(name: str, spec: Spec, held: Dict[int, Local]) -> Tuple[int, ...
     ndim = len(next(iter(held.values()))[1][0])
     axes = _cutting_axes(spec, ndim)
     if axes is None:
-        raise Unsupported("%s: the shape cannot be told from the parts of %r; give shapes={%r: ..}" % (name, spec, name))
+        raise Unsupported("%s: the shape cannot be found from the parts of %r; pass shapes={%r: ..}" % (name, spec, name))
     shape = []
     for d in range(ndim):
         ranks = _along(spec, axes[d])
         missing = [rank for rank in ranks if rank not in held]
         if missing:
-            raise Gap("%s: rank %d of %r has no part of it" % (name, missing[0], spec))
+            raise Gap("%s: rank %d of %r brings no part of it" % (name, missing[0], spec))
         if any(len(part) != ndim for rank in ranks for part in held[rank][1]):
             raise Mismatch("%s: parts with different numbers of dimensions" % name)
         if axes[d]:  # a rank that the mesh names twice holds two parts
@@ -76,9 +76,9 @@ def check_parts(name: str, layout: Layout, held: Dict[int, Local]) -> None:
         wanted = [shard.shape for shard in layout.shards(rank)]
         brought = held[rank][1] if rank in held else []
         if wanted != brought and not (not brought and all(0 in shape for shape in wanted)):
-            raise Mismatch("%s: rank %d brings %s, and %r gives it %s" % (name, rank, brought or "nothing", layout, wanted))
+            raise Mismatch("%s: rank %d brings %s, but %r gives it %s" % (name, rank, brought or "nothing", layout, wanted))
     for rank in sorted(set(held) - set(layout.ranks.tolist())):
-        raise Mismatch("%s: rank %d brings a part, and %r has none for it" % (name, rank, layout.spec))
+        raise Mismatch("%s: rank %d brings a part, but %r has none for it" % (name, rank, layout.spec))
 
 
 def spec_for(specs: Any, name: str) -> Spec:
@@ -104,5 +104,5 @@ def find_shapes(everyone: List[Dict[str, Local]], source: Any, shapes: Optional[
         check_parts(name, Layout(spec, shape), held)
         found[name] = (shape, dtypes[0])
     for name in sorted(set(source if isinstance(source, Mapping) else ()) - brought):
-        raise NotFound("%s: there is a spec for it, and no rank brings it" % name)
+        raise NotFound("%s: there is a spec for it, but no rank brings it" % name)
     return found
