@@ -453,6 +453,18 @@ class Options(ConvertTest):
         self.convert("one", "three", "--link", "--dtype", "bf16")
         self.assertFalse(os.path.samefile(self.at("one/model.safetensors"), self.at("three/model.safetensors")))
 
+    def test_the_source_is_the_working_folder(self):
+        """`.` is above what lies in it, by whatever path, and above nothing else."""
+        def convert(target):
+            return support.run("convert", ".", target, "--quiet", cwd=self.at("source"))
+        for target in ["../out", self.at("out2"), "../source/../out3", "../../" + os.path.basename(self.folder) + "/out4"]:
+            self.assertEqual(convert(target).stderr, "", target)
+        os.symlink(self.at("source"), self.at("link"))
+        os.mkdir(self.at("source/deeper"))
+        for target in ["in", "./in", "../source/in", self.at("source/in"), "../link/in", "deeper/in", "none/in", "deeper/../in"]:
+            self.assertIn("lies inside the source .", convert(target).stderr, target)
+        self.assertEqual(sorted(os.listdir(self.at("source"))), ["config.json", "deeper", "model.safetensors"])
+
     def test_refusals_write_nothing(self):
         self.convert("source", "there")
         self.fails("source", "there", words="exists already")

@@ -10,27 +10,38 @@
 
 /* ---- paths ----------------------------------------------------------------------------------- */
 
+/* The innermost folder above the target that exists; to be released with strlen + 1. NULL: no
+ * memory. */
+static char *find_folder(reshard_context *context, const char *target)
+{
+    char *folder = rs_path_parent(context, target);
+    while (folder != NULL && !rs_path_same(folder, folder) && strcmp(folder, ".") != 0 &&
+           strcmp(folder, "/") != 0) {
+        char *inner = folder;
+        folder = rs_path_parent(context, inner);
+        rs_release(context, inner, strlen(inner) + 1);
+    }
+    return folder;
+}
+
 /* Fails if the source is one of the folders above the target, because writing the target would
- * change it. */
+ * change it. Goes up by "..", since the names in the path may be links, or ".." themselves. */
 static reshard_status check_outside(reshard_context *context, const char *source,
                                     const char *target)
 {
-    size_t length = strlen(target);
     reshard_status status = RESHARD_OK;
-    char *prefix = rs_allocate(context, length + 2);
-    if (prefix == NULL)
-        return rs_allocation_status();
-    memcpy(prefix, target, length + 1);
-    for (size_t n = length; status == RESHARD_OK && n > 0;) {
-        while (n > 0 && prefix[n - 1] == '/')
-            n--;
-        while (n > 0 && prefix[n - 1] != '/')
-            n--;
-        memcpy(prefix + n, n == 0 ? "." : "", n == 0 ? 2 : 1);
-        if (rs_path_same(prefix, source))
+    char *folder = find_folder(context, target);
+    for (bool is_top = false; folder != NULL && !is_top && status == RESHARD_OK;) {
+        if (rs_path_same(folder, source))
             status = rs_fail(RESHARD_ERR_INVALID, "%s: lies inside the source %s", target, source);
+        char *inner = folder;
+        folder = rs_path_join(context, inner, "..");
+        is_top = folder != NULL && (!rs_path_same(folder, folder) || rs_path_same(folder, inner));
+        rs_release(context, inner, strlen(inner) + 1);
     }
-    rs_release(context, prefix, length + 2);
+    if (folder == NULL)
+        return status == RESHARD_OK ? rs_allocation_status() : status;
+    rs_release(context, folder, strlen(folder) + 1);
     return status;
 }
 
