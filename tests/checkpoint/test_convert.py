@@ -481,6 +481,7 @@ class Options(ConvertTest):
         self.fails("source", "x", "--to", "zz=2", words="zz")
         self.fails("source", "x", "--to", "tp=2", "--rules", "nothing", words="nothing")
         self.fails("source", "x", "--to", "tp=2", "--set", "a", words="key=number")
+        self.fails("source", "x", "--to", "tp=2", "--set", f"head_dim={2**63}", words="key=number")
         self.fails("source", "x", "--max-memory", "4K", words="too few")
         self.fails("source", "x", "--include", "zz*", words='include "zz*": matches no tensor')
         self.fails("source", "x", "--dtype", "zz*=bf16", words='dtype "zz*=bf16": matches no tensor')

@@ -5,13 +5,14 @@
  */
 #include "checkpoint/rules/config.h"
 
+#include "base/checked.h"
 #include "base/context.h"
 #include "base/error.h"
 #include "system/file.h"
 #include "text/json.h"
+#include "text/text.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define CONFIG_BYTES_MAX ((size_t)16 << 20)
@@ -45,18 +46,16 @@ static reshard_status add_item(rs_config *config, const char *name, size_t lengt
 /* Reads a whole number with an optional sign. Returns false for anything else. */
 static bool read_number(const char *text, size_t length, int64_t *out_value)
 {
-    char digits[24];
-    char *end = NULL;
     size_t sign = length > 0 && text[0] == '-';
-    if (length == sign || length >= sizeof digits - 1 ||
-        strspn(text + sign, "0123456789") < length - sign)
+    int64_t value = 0;
+    if (length == sign)
         return false;
-    memcpy(digits, text, length);
-    digits[length] = '\0';
-    long long value = strtoll(digits, &end, 10);
-    if (length > 19 || *end != '\0')
-        return false;
-    *out_value = value;
+    for (size_t i = sign; i < length; i++) {
+        if (!rs_is_digit(text[i]) || !rs_multiply(value, 10, &value) ||
+            !rs_add(value, text[i] - '0', &value))
+            return false;
+    }
+    *out_value = sign != 0 ? -value : value;
     return true;
 }
 
