@@ -481,6 +481,9 @@ class Options(ConvertTest):
         self.fails("source", "x", "--to", "zz=2", words="zz")
         self.fails("source", "x", "--to", "tp=2", "--rules", "nothing", words="nothing")
         self.fails("source", "x", "--to", "tp=2", "--set", "a", words="key=number")
+        for key in ["", "k" * 600]:
+            self.write_hf("nested", llama(random.Random(SEED)), {"model_type": "llama", key: CONFIG})
+            self.fails("nested", "x", "--to", "tp=2", words="has no value in config.json")
         self.fails("source", "x", "--to", "tp=2", "--set", f"head_dim={2**63}", words="key=number")
         self.fails("source", "x", "--max-memory", "4K", words="too few")
         self.fails("source", "x", "--include", "zz*", words='include "zz*": matches no tensor')

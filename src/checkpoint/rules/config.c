@@ -17,6 +17,7 @@
 
 #define CONFIG_BYTES_MAX ((size_t)16 << 20)
 #define NAME_BYTES 512
+#define UNNAMED SIZE_MAX   /* the length of a name that no rule can write */
 #define TEXT_BYTES_MAX 200 /* longest text that rules may compare */
 
 typedef struct rs_config_item {
@@ -85,8 +86,8 @@ static size_t append_part(flattening *flat, int depth, const char *part, size_t 
 {
     size_t used = flat->lengths[depth];
     size_t dot = used != 0;
-    if (used + dot + length + 1 > NAME_BYTES)
-        return 0; /* too long for any rule to name */
+    if (used == UNNAMED || length == 0 || used + dot + length + 1 > NAME_BYTES)
+        return UNNAMED;
     if (dot)
         flat->name[used] = '.';
     memcpy(flat->name + used + dot, part, length);
@@ -101,9 +102,11 @@ static reshard_status keep_value(rs_config *config, const rs_json_token *token, 
     bool is_number =
         token->kind == RS_JSON_TRUE || token->kind == RS_JSON_FALSE ||
         (token->kind == RS_JSON_NUMBER && read_number(token->bytes, token->count, &value));
-    if (is_number && length != 0)
+    if (length == UNNAMED)
+        return RESHARD_OK;
+    if (is_number)
         return add_item(config, name, length, value, NULL);
-    if (token->kind != RS_JSON_STRING || length == 0 || token->count > TEXT_BYTES_MAX)
+    if (token->kind != RS_JSON_STRING || token->count > TEXT_BYTES_MAX)
         return RESHARD_OK;
     char *text = rs_arena_allocate(&config->arena, token->count + 1);
     if (text == NULL)
@@ -126,7 +129,7 @@ static reshard_status flatten(rs_config *config, rs_json *json, flattening *flat
         if (token.kind == RS_JSON_KEY) {
             char part[NAME_BYTES];
             size_t count = token.count < NAME_BYTES ? rs_json_decode(&token, part) : NAME_BYTES;
-            length = count < NAME_BYTES ? append_part(flat, depth, part, count) : 0;
+            length = append_part(flat, depth, part, count);
             continue;
         }
         if (token.kind == RS_JSON_OBJECT_END || token.kind == RS_JSON_LIST_END)
