@@ -84,6 +84,15 @@ class NpyTest(support.CommandTest):
         self.assertEqual([(t["dtype"], t["shape"]) for t in found], [("C128", [2, 3])])
         self.check_fails(["convert", self.at("z.npy"), self.at("out")], 1, "c128, which safetensors does not have")
 
+    def test_complex128_differs(self):
+        """Both parts of a value are shown."""
+        for name, value in [("a", (1, 2)), ("b", (1, 3))]:
+            os.mkdir(self.at(name))
+            with open(self.at(f"{name}/t.npy"), "wb") as file:
+                file.write(npy("C128", (1,), struct.pack("<dd", *value)))
+        done = support.run("verify", self.at("a"), self.at("b"))
+        self.assertIn("[0]: 0x40000000000000003ff0000000000000 and 0x40080000000000003ff0000000000000", done.stdout)
+
     def test_folder_of_both(self):
         model = self.make_model()
         os.mkdir(self.at("in"))

@@ -41,6 +41,14 @@ static void add_float(reshard_dtype dtype, const unsigned char *bytes, rs_text *
     rs_text_add(text, "%.*g", dtype == RESHARD_F64 ? 17 : 9, number);
 }
 
+/* All bytes as one number in hexadecimal. Elements may have more bytes than a uint64_t. */
+static void add_hex(const unsigned char *bytes, size_t count, rs_text *text)
+{
+    rs_text_add(text, "0x");
+    for (size_t i = count; i-- > 0;)
+        rs_text_add(text, "%02x", bytes[i]);
+}
+
 /* RESHARD_DTYPE_NONE: a byte. as_bytes: in hexadecimal, whatever the dtype. */
 static void add_value(reshard_dtype dtype, const unsigned char *bytes, size_t count, bool as_bytes,
                       rs_text *text)
@@ -48,7 +56,7 @@ static void add_value(reshard_dtype dtype, const unsigned char *bytes, size_t co
     uint64_t number = load(bytes, count);
     int unused = count < 8 ? 64 - 8 * (int)count : 0;
     if (as_bytes || dtype == RESHARD_DTYPE_NONE)
-        rs_text_add(text, "0x%0*" PRIx64, 2 * (int)count, number);
+        add_hex(bytes, count, text);
     else if (rs_dtype_is_float(dtype))
         add_float(dtype, bytes, text);
     else if (is_signed(dtype))
@@ -58,7 +66,7 @@ static void add_value(reshard_dtype dtype, const unsigned char *bytes, size_t co
     else if (dtype == RESHARD_BOOL && number <= 1)
         rs_text_add(text, number == 1 ? "true" : "false");
     else
-        rs_text_add(text, "0x%0*" PRIx64, 2 * (int)count, number);
+        add_hex(bytes, count, text);
 }
 
 /* ---- one difference -------------------------------------------------------------------------- */
