@@ -44,7 +44,8 @@ typedef struct reshard_comparison_options {
  * all are listed. options NULL: all zero. Both checkpoints must outlive the comparison. Reports
  * progress in bytes, and can be cancelled. Errors: IO; CORRUPT (also if copies differ within one
  * checkpoint); INVALID if A has tensors but none of them is compared; those of the conversion's
- * rules and patterns; UNSUPPORTED (digests of cast tensors); CANCELLED; NO_MEMORY.
+ * rules and patterns; UNSUPPORTED (digests of cast tensors, a conversion that dequantises);
+ * CANCELLED; NO_MEMORY.
  *
  * Local, or with a group Collective over it: each rank has opened both checkpoints itself, each
  * byte is read by one rank, and all get the same result or the same status. Errors: also MISMATCH.

@@ -178,6 +178,18 @@ static void test_conversion__plan_only(void **state)
     reshard_checkpoint_destroy(opened);
 }
 
+/* Codes cast without their scales would look equal to an output that lacks them. */
+static void test_conversion__compare_refuses_dequantised(void **state)
+{
+    (void)state;
+    const reshard_conversion_options made = {.size = sizeof made, .dequantize = RESHARD_BF16};
+    const reshard_comparison_options options = {.size = sizeof options, .conversion = &made};
+    reshard_comparison *comparison = NULL;
+    assert_int_equal(reshard_checkpoint_compare(checkpoint, checkpoint, &options, &comparison),
+                     RESHARD_ERR_UNSUPPORTED);
+    assert_non_null(strstr(reshard_error_text(), "dequantised"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -186,6 +198,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_conversion__runs_again, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_conversion__shorter_structs, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_conversion__plan_only, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_conversion__compare_refuses_dequantised, set_up,
+                                        tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
