@@ -54,6 +54,7 @@ typedef struct run {
     convert_faults faults[RANKS_MAX]; /* of each rank */
     int32_t cancelled_rank;           /* asks to stop as soon as it can; -1: none */
     int32_t odd_rank;                 /* passes another mesh; -1: none */
+    int32_t looking_rank;             /* opens a file to look at; -1: none */
     reshard_status statuses[RANKS_MAX];
     char texts[RANKS_MAX][600];
     reshard_conversion_report reports[RANKS_MAX];
@@ -96,8 +97,12 @@ static reshard_status convert_rank(void *user, reshard_group *group)
         return status;
     rs_file_calls_set(context, &calls);
     all->reports[rank].size = sizeof all->reports[rank];
-    status = reshard_convert(context, files.source, files.target, &all->opening, &chosen,
-                             &all->running, &all->reports[rank]);
+    reshard_checkpoint_options opening = all->opening;
+    char one[600];
+    (void)snprintf(one, sizeof one, "%s/rank-00001-of-00003.safetensors", files.expected);
+    opening.one_rank = rank == all->looking_rank;
+    status = reshard_convert(context, opening.one_rank ? one : files.source, files.target, &opening,
+                             &chosen, &all->running, &all->reports[rank]);
     all->statuses[rank] = status;
     if (status != RESHARD_OK)
         (void)snprintf(all->texts[rank], sizeof all->texts[rank], "%s", reshard_error_text());
@@ -113,7 +118,8 @@ static run make_run(void)
                  .options = options,
                  .running = running,
                  .cancelled_rank = -1,
-                 .odd_rank = -1};
+                 .odd_rank = -1,
+                 .looking_rank = -1};
 }
 
 static reshard_status go(run *all, int32_t ranks, const reshard_sim_options *sim)
@@ -314,6 +320,19 @@ static void test_ranks__different_options(void **state)
     assert_false(convert_case_exists(files.target) || convert_case_exists(files.partial));
 }
 
+/* A checkpoint that one rank cannot convert is an error on all, and nobody waits for that rank. */
+static void test_ranks__one_cannot_convert(void **state)
+{
+    (void)state;
+    run all = make_run();
+    all.looking_rank = 1;
+    assert_int_equal(go(&all, 3, NULL), RESHARD_ERR_INVALID);
+    check_agreed(&all, 3, RESHARD_ERR_INVALID);
+    assert_non_null(strstr(all.texts[0], "rank 1"));
+    assert_non_null(strstr(all.texts[2], "was opened to be looked at"));
+    assert_false(convert_case_exists(files.target) || convert_case_exists(files.partial));
+}
+
 /* ---- without memory -------------------------------------------------------------------------- */
 
 typedef struct poor_rank {
@@ -388,6 +407,7 @@ int main(void)
         cmocka_unit_test(test_ranks__every_call_of_a_rank_fails_once),
         cmocka_unit_test(test_ranks__one_is_cancelled),
         cmocka_unit_test(test_ranks__different_options),
+        cmocka_unit_test(test_ranks__one_cannot_convert),
         cmocka_unit_test(test_ranks__every_allocation_of_one_fails_once),
         cmocka_unit_test(test_ranks__broken_groups),
     };

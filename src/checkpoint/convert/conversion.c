@@ -122,6 +122,15 @@ reshard_status rs_conversion_fit(const reshard_conversion *conversion, size_t th
     return RESHARD_OK;
 }
 
+static reshard_status check_source(const reshard_checkpoint *source)
+{
+    return !source->is_one_rank
+               ? RESHARD_OK
+               : rs_fail(RESHARD_ERR_INVALID,
+                         "%s: is the file of one rank, and was opened to be looked at",
+                         source->path);
+}
+
 static reshard_status check_memory(const reshard_conversion_options *options)
 {
     if (options->memory_bytes_max != 0 && options->memory_bytes_max < MEMORY_MIN)
@@ -153,7 +162,9 @@ static reshard_status share_memory(reshard_conversion *conversion, int32_t threa
 static reshard_status plan(reshard_conversion *conversion,
                            const reshard_conversion_options *options)
 {
-    reshard_status status = check_memory(options);
+    reshard_status status = check_source(conversion->source);
+    if (status == RESHARD_OK)
+        status = check_memory(options);
     if (status == RESHARD_OK)
         status = rs_target_init(&conversion->target, conversion->source, options);
     if (status == RESHARD_OK)
@@ -196,10 +207,6 @@ reshard_status reshard_conversion_create(reshard_context *context,
 {
     reshard_conversion_options chosen;
     reshard_status status = rs_options_read("conversion options", options, &chosen, sizeof chosen);
-    if (status == RESHARD_OK && checkpoint->is_one_rank)
-        status = rs_fail(RESHARD_ERR_INVALID,
-                         "%s: is the file of one rank, and was opened to be looked at",
-                         checkpoint->path);
     if (status != RESHARD_OK)
         return status;
     rs_team team = rs_team_of(context, chosen.group);
