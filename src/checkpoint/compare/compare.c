@@ -6,7 +6,6 @@
  */
 #include "base/context.h"
 #include "base/options.h"
-#include "base/sort.h"
 #include "checkpoint/compare/comparison.h"
 #include "kernel/cast.h"
 
@@ -51,28 +50,6 @@ static reshard_status compare_ranks(const compare_work *work, reshard_status sta
     return rs_team_compare(&work->team, status, "compare: the checkpoints", words);
 }
 
-/* By place in A, so that reads go forward. */
-static int compare_routes(const void *x, const void *y)
-{
-    const rs_stored_piece *a = ((const rs_route *)x)->source->pieces;
-    const rs_stored_piece *b = ((const rs_route *)y)->source->pieces;
-    if (a->file != b->file)
-        return a->file < b->file ? -1 : 1;
-    return (a->at > b->at) - (a->at < b->at);
-}
-
-static reshard_status list_files(rs_arena *arena, const reshard_checkpoint *checkpoint,
-                                 rs_file ***out_files)
-{
-    rs_file **files = rs_arena_allocate_array(arena, (size_t)checkpoint->file_count, sizeof *files);
-    if (files == NULL)
-        return rs_allocation_status();
-    for (int32_t i = 0; i < checkpoint->file_count; i++)
-        files[i] = checkpoint->files[i].file;
-    *out_files = files;
-    return RESHARD_OK;
-}
-
 static reshard_status plan_routes(compare_work *work)
 {
     const reshard_comparison *comparison = work->comparison;
@@ -97,15 +74,15 @@ static reshard_status plan_routes(compare_work *work)
             return status;
         work->items_of_b[item->b] = item;
     }
-    rs_sort(work->routes, (size_t)work->route_count, sizeof *work->routes, compare_routes);
+    rs_routes_sort(work->routes, work->route_count);
     return RESHARD_OK;
 }
 
 static reshard_status prepare(compare_work *work)
 {
-    reshard_status status = list_files(&work->arena, work->comparison->a, &work->files_a);
+    reshard_status status = rs_engine_list_files(&work->arena, work->comparison->a, &work->files_a);
     if (status == RESHARD_OK)
-        status = list_files(&work->arena, work->comparison->b, &work->files_b);
+        status = rs_engine_list_files(&work->arena, work->comparison->b, &work->files_b);
     if (status == RESHARD_OK)
         status = plan_routes(work);
     if (status == RESHARD_OK)

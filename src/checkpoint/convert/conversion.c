@@ -8,7 +8,6 @@
 #include "base/context.h"
 #include "base/digest.h"
 #include "base/options.h"
-#include "base/sort.h"
 #include "checkpoint/store/formula.h"
 #include "transport/group.h"
 
@@ -19,15 +18,6 @@
 #define MEMORY_MIN RS_ENGINE_BYTES_MIN
 
 /* ---- what goes where ------------------------------------------------------------------------- */
-
-static int compare_routes(const void *a, const void *b)
-{
-    const rs_stored_piece *x = ((const rs_route *)a)->source->pieces;
-    const rs_stored_piece *y = ((const rs_route *)b)->source->pieces;
-    if (x->file != y->file)
-        return x->file < y->file ? -1 : 1;
-    return (x->at > y->at) - (x->at < y->at);
-}
 
 static reshard_status plan_routes(reshard_conversion *conversion)
 {
@@ -57,8 +47,7 @@ static reshard_status plan_routes(reshard_conversion *conversion)
         rs_context_progress(conversion->context, "planning", (uint64_t)i + 1,
                             (uint64_t)target->tensor_count);
     }
-    /* Sorted by place in the source, so that reads go forward. */
-    rs_sort(conversion->routes, (size_t)conversion->route_count, sizeof(rs_route), compare_routes);
+    rs_routes_sort(conversion->routes, conversion->route_count);
     return RESHARD_OK;
 }
 
@@ -92,18 +81,6 @@ void rs_conversion_digest(const reshard_conversion *conversion, uint64_t out_dig
     for (int64_t i = 0; i < target->tensor_count; i++)
         digest_tensor(&digest, target->stored[i]);
     rs_digest_finish(&digest, out_digest);
-}
-
-static reshard_status list_files(reshard_conversion *conversion)
-{
-    size_t count = (size_t)conversion->source->file_count;
-    conversion->source_files =
-        rs_arena_allocate_array(&conversion->arena, count, sizeof(rs_file *));
-    if (conversion->source_files == NULL)
-        return rs_allocation_status();
-    for (size_t i = 0; i < count; i++)
-        conversion->source_files[i] = conversion->source->files[i].file;
-    return RESHARD_OK;
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -168,7 +145,8 @@ static reshard_status plan(reshard_conversion *conversion,
     if (status == RESHARD_OK)
         status = rs_target_init(&conversion->target, conversion->source, options);
     if (status == RESHARD_OK)
-        status = list_files(conversion);
+        status =
+            rs_engine_list_files(&conversion->arena, conversion->source, &conversion->source_files);
     if (status == RESHARD_OK)
         status = rs_conversion_list_others(conversion);
     if (status == RESHARD_OK)

@@ -51,15 +51,12 @@ static reshard_status add_route(digest_work *work, int64_t index)
 static reshard_status prepare(digest_work *work)
 {
     const reshard_checkpoint *checkpoint = work->checkpoint;
-    size_t count = (size_t)checkpoint->tensor_count, files = (size_t)checkpoint->file_count;
-    reshard_status status = RESHARD_OK;
+    size_t count = (size_t)checkpoint->tensor_count;
     work->routes = rs_arena_allocate_array(&work->arena, count, sizeof *work->routes);
     work->tensors = rs_arena_allocate_array(&work->arena, count, sizeof *work->tensors);
-    work->files = rs_arena_allocate_array(&work->arena, files, sizeof *work->files);
-    if (work->routes == NULL || work->tensors == NULL || work->files == NULL)
+    if (work->routes == NULL || work->tensors == NULL)
         return rs_allocation_status();
-    for (size_t i = 0; i < files; i++)
-        work->files[i] = checkpoint->files[i].file;
+    reshard_status status = rs_engine_list_files(&work->arena, checkpoint, &work->files);
     for (int64_t i = 0; status == RESHARD_OK && i < checkpoint->tensor_count; i++)
         status = add_route(work, i);
     if (status == RESHARD_OK)

@@ -34,13 +34,10 @@ reshard_status rs_engine_check_copies(const reshard_checkpoint *checkpoint, cons
     rs_blocks blocks = {0};
     rs_arena arena;
     rs_arena_init(&arena, team->context);
+    rs_file **files = NULL;
     reshard_status status = prepare(checkpoint, &arena, thread_bytes, &blocks);
-    rs_file **files =
-        rs_arena_allocate_array(&arena, (size_t)checkpoint->file_count, sizeof *files);
-    if (status == RESHARD_OK && files == NULL)
-        status = rs_allocation_status();
-    for (int32_t i = 0; status == RESHARD_OK && i < checkpoint->file_count; i++)
-        files[i] = checkpoint->files[i].file;
+    if (status == RESHARD_OK)
+        status = rs_engine_list_files(&arena, checkpoint, &files);
     status = rs_team_agree(team, status);
     rs_engine engine = {.context = team->context,
                         .sink = &rs_sink_compare,

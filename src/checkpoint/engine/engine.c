@@ -27,6 +27,19 @@ void rs_engine_share_memory(size_t memory_bytes, bool adapts, int32_t *threads,
     *out_thread_bytes = share < THREAD_BYTES_MAX ? share : THREAD_BYTES_MAX;
 }
 
+reshard_status rs_engine_list_files(rs_arena *arena, const reshard_checkpoint *checkpoint,
+                                    rs_file ***out_files)
+{
+    size_t count = (size_t)checkpoint->file_count;
+    rs_file **files = rs_arena_allocate_array(arena, count, sizeof *files);
+    if (files == NULL)
+        return rs_allocation_status();
+    for (size_t i = 0; i < count; i++)
+        files[i] = checkpoint->files[i].file;
+    *out_files = files;
+    return RESHARD_OK;
+}
+
 /* ---- one thread ------------------------------------------------------------------------------ */
 
 typedef struct engine_run {

@@ -62,6 +62,9 @@ typedef struct rs_engine {
  * number that the user asked for. `adapts`: use fewer threads rather than small blocks. */
 void rs_engine_share_memory(size_t memory_bytes, bool adapts, int32_t *threads,
                             size_t *out_thread_bytes);
+/* The open files of a checkpoint by number, as `sources` and `targets` have them; in the arena. */
+reshard_status rs_engine_list_files(rs_arena *arena, const reshard_checkpoint *checkpoint,
+                                    rs_file ***out_files);
 /* Runs the blocks block_begin .. block_end-1. Returns the first error of any thread, with its
  * text. */
 reshard_status rs_engine_run(rs_engine *engine);

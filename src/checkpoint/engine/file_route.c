@@ -404,6 +404,20 @@ reshard_status rs_route_piece(rs_arena *arena, const rs_stored_tensor *source,
     return status;
 }
 
+static int compare_routes(const void *a, const void *b)
+{
+    const rs_stored_piece *x = ((const rs_route *)a)->source->pieces;
+    const rs_stored_piece *y = ((const rs_route *)b)->source->pieces;
+    if (x->file != y->file)
+        return x->file < y->file ? -1 : 1;
+    return (x->at > y->at) - (x->at < y->at);
+}
+
+void rs_routes_sort(rs_route *routes, int64_t count)
+{
+    rs_sort(routes, (size_t)count, sizeof *routes, compare_routes);
+}
+
 uint64_t rs_route_target_bytes(const rs_route *route)
 {
     uint64_t bytes = 0;

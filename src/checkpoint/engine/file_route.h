@@ -62,6 +62,9 @@ reshard_status rs_route_piece(rs_arena *arena, const rs_stored_tensor *source,
 /* Makes the route of a tensor that is read as a whole, without a target. */
 rs_route rs_route_nowhere(const rs_stored_tensor *source);
 
+/* Sorts routes by place in the source, so that reads go forward. */
+void rs_routes_sort(rs_route *routes, int64_t count);
+
 /* The number of bytes that a route writes, in the target's dtype. */
 uint64_t rs_route_target_bytes(const rs_route *route);
 

@@ -13,6 +13,7 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "base/options.h"
+#include "checkpoint/engine/engine.h"
 #include "kernel/cast.h"
 #include "layout/layout.h"
 #include "text/text.h"
@@ -201,27 +202,25 @@ reshard_status reshard_checkpoint_load(const reshard_checkpoint *checkpoint, res
                                        int64_t count, const reshard_live_tensor *tensors,
                                        const reshard_checkpoint_load_options *options)
 {
-    reshard_context *context = checkpoint->context;
     reshard_checkpoint_load_options chosen;
     reshard_status status = rs_options_read("load options", options, &chosen, sizeof chosen);
     bool once = status == RESHARD_OK && chosen.read_once;
     if (status == RESHARD_OK)
         status = rs_store_check_readable(checkpoint);
-    size_t file_count = (size_t)checkpoint->file_count;
-    rs_file **files = rs_allocate_array(context, file_count, sizeof *files);
+    rs_file **files = NULL;
+    rs_arena arena;
+    rs_arena_init(&arena, checkpoint->context);
+    if (status == RESHARD_OK)
+        status = rs_engine_list_files(&arena, checkpoint, &files);
     rs_live_reading r = {.checkpoint = checkpoint,
                          .files = files,
                          .trace = status == RESHARD_OK ? chosen.trace : NULL,
                          .trace_rank = rs_group_root_rank(group, reshard_group_rank(group))};
-    if (status == RESHARD_OK && files == NULL)
-        status = rs_allocation_status();
-    for (size_t i = 0; files != NULL && i < file_count; i++)
-        files[i] = checkpoint->files[i].file;
     if (once)
         status = load_all_once(&r, status, group, count, tensors);
     else
         status = reshard_group_agree(
             group, status == RESHARD_OK ? load_each(&r, group, count, tensors) : status);
-    rs_release(context, files, file_count * sizeof *files);
+    rs_arena_release(&arena);
     return status;
 }

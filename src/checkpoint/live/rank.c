@@ -6,6 +6,7 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "base/options.h"
+#include "checkpoint/engine/engine.h"
 #include "checkpoint/live/live.h"
 #include "kernel/cast.h"
 #include "layout/layout.h"
@@ -92,14 +93,13 @@ static reshard_status read_tensors(rs_live_reading *reading, int32_t rank, int64
                                    const reshard_rank_tensor *tensors)
 {
     const reshard_checkpoint *checkpoint = reading->checkpoint;
-    size_t file_count = (size_t)checkpoint->file_count;
+    rs_file **files = NULL;
     rs_arena arena;
     rs_arena_init(&arena, checkpoint->context);
-    rs_file **files = rs_arena_allocate_array(&arena, file_count, sizeof *files);
     rs_live_item *items = rs_arena_allocate_array(&arena, (size_t)count, sizeof *items);
-    reshard_status status = files != NULL && items != NULL ? RESHARD_OK : rs_allocation_status();
-    for (size_t i = 0; status == RESHARD_OK && i < file_count; i++)
-        files[i] = checkpoint->files[i].file;
+    reshard_status status = items != NULL ? RESHARD_OK : rs_allocation_status();
+    if (status == RESHARD_OK)
+        status = rs_engine_list_files(&arena, checkpoint, &files);
     reading->files = files;
     if (status == RESHARD_OK)
         status = make_items(checkpoint, rank, count, tensors, items);
