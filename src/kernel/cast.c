@@ -15,7 +15,7 @@
 #include <assert.h>
 
 #define STAGE_COUNT 512
-#define ELEMENT_BYTES_MAX 8
+#define ELEMENT_BYTES_MAX 16 /* c128, which can be cast to itself */
 
 static bool is_narrow(reshard_dtype dtype)
 {
@@ -53,11 +53,17 @@ static void keep_8(const unsigned char *source, unsigned char *target, int64_t c
     memcpy(target, source, (size_t)count * 8);
 }
 
+static void keep_16(const unsigned char *source, unsigned char *target, int64_t count)
+{
+    memcpy(target, source, (size_t)count * 16);
+}
+
 static void choose(rs_cast *cast, rs_cpu cpu, reshard_dtype source, reshard_dtype target)
 {
     bool narrows = target == RESHARD_F16 || target == RESHARD_BF16 || is_narrow(target);
     if (source == target) {
-        rs_cast_run_fn *const keeps[] = {[1] = keep_1, [2] = keep_2, [4] = keep_4, [8] = keep_8};
+        rs_cast_run_fn *const keeps[ELEMENT_BYTES_MAX + 1] = {
+            [1] = keep_1, [2] = keep_2, [4] = keep_4, [8] = keep_8, [16] = keep_16};
         cast->read = keeps[cast->source_bytes];
     } else if (target == RESHARD_F32) {
         cast->read = rs_cast_find_to_f32(cpu, source);

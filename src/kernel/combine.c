@@ -8,7 +8,7 @@
 #include <assert.h>
 
 #define STAGE_COUNT 512
-#define ELEMENT_BYTES_MAX 8
+#define ELEMENT_BYTES_MAX 16 /* c128 */
 
 bool rs_combine_supports(reshard_reduction reduction, reshard_dtype dtype)
 {
@@ -68,6 +68,7 @@ static void combine_piece(const rs_combining *combining, const unsigned char *so
     _Alignas(64) unsigned char from[STAGE_COUNT * ELEMENT_BYTES_MAX];
     _Alignas(64) unsigned char to[STAGE_COUNT * ELEMENT_BYTES_MAX];
     int64_t bytes = combining->element_bytes;
+    assert(bytes <= ELEMENT_BYTES_MAX && count <= STAGE_COUNT);
     const rs_loop *line = &combining->line;
     bool target_is_dense = line->target_step == bytes;
     unsigned char *dense_target = target_is_dense ? target : to;

@@ -293,6 +293,31 @@ static void test_cast__strided(void **state)
     }
 }
 
+/* A type and itself, of every width, dense and not. */
+static void test_cast__same_type(void **state)
+{
+    (void)state;
+    static const reshard_dtype same[] = {RESHARD_U8, RESHARD_I16, RESHARD_I32, RESHARD_C64,
+                                         RESHARD_C128};
+    enum { LENGTH = 700 };
+    static unsigned char source[LENGTH * 16 * 2], target[LENGTH * 16 * 2];
+    for (size_t k = 0; k < sizeof source; k++)
+        source[k] = (unsigned char)draw_hash(k, 2);
+    for (size_t i = 0; i < 2 * (sizeof same / sizeof *same); i++) {
+        size_t bytes = (size_t)reshard_dtype_bits(same[i / 2]) / 8;
+        int64_t length = LENGTH, step = 1 + (int64_t)(i % 2);
+        rs_cast cast;
+        assert_true(rs_cast_supports(same[i / 2], same[i / 2]));
+        rs_cast_prepare(&cast, same[i / 2], same[i / 2], 1, &length, &step, &step);
+        memset(target, 0, sizeof target);
+        rs_cast_run(&cast, source, target);
+        for (size_t k = 0; k < LENGTH; k++) {
+            size_t at = k * (size_t)step * bytes;
+            assert_memory_equal(target + at, source + at, bytes);
+        }
+    }
+}
+
 static void test_cast__empty(void **state)
 {
     (void)state;
@@ -313,7 +338,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cast__all_halves), cmocka_unit_test(test_cast__ties),
         cmocka_unit_test(test_cast__all_pairs),  cmocka_unit_test(test_cast__strided),
-        cmocka_unit_test(test_cast__empty),
+        cmocka_unit_test(test_cast__same_type),  cmocka_unit_test(test_cast__empty),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -267,6 +267,29 @@ static void test_combine__scale(void **state)
     }
 }
 
+/* The widest elements, in lines that are longer than the buffers for what is not dense. */
+static void test_combine__strided_complex(void **state)
+{
+    (void)state;
+    enum { LENGTH = 1500, STEP = 3 };
+    static double source[LENGTH * STEP * 2], target[LENGTH * STEP * 2], wanted[LENGTH * STEP * 2];
+    for (int32_t i = 0; i < LENGTH * STEP * 2; i++) {
+        source[i] = 3 * i;
+        target[i] = wanted[i] = -i;
+    }
+    for (int32_t i = 0; i < LENGTH * 2; i++) {
+        double *place = &wanted[i / 2 * STEP * 2 + i % 2];
+        *place = (*place + source[i / 2 * STEP * 2 + i % 2]) / 2;
+    }
+    rs_combining sum, scale;
+    int64_t length = LENGTH, step = STEP;
+    rs_combine_prepare(&sum, RESHARD_AVG, RESHARD_C128, 1, &length, &step, &step);
+    rs_scale_prepare(&scale, RESHARD_C128, 2, 1, &length, &step);
+    rs_combine_run(&sum, source, target);
+    rs_combine_run(&scale, NULL, target);
+    assert_memory_equal(target, wanted, sizeof target);
+}
+
 static void test_combine__strided(void **state)
 {
     (void)state;
@@ -305,7 +328,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_combine__integers), cmocka_unit_test(test_combine__floats),
         cmocka_unit_test(test_combine__complex),  cmocka_unit_test(test_combine__scale),
-        cmocka_unit_test(test_combine__strided),  cmocka_unit_test(test_combine__bool),
+        cmocka_unit_test(test_combine__strided),  cmocka_unit_test(test_combine__strided_complex),
+        cmocka_unit_test(test_combine__bool),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
