@@ -47,6 +47,10 @@ static reshard_status take_tensors(reshard_plan *plan, const char *which, int32_
             return rs_fail(RESHARD_ERR_UNSUPPORTED,
                            "%s %d: elements of %d bits (%s) cannot be moved one by one", which, i,
                            bits, reshard_dtype_name(given[i].dtype));
+        if (reshard_layout_rank_max(given[i].layout) == INT32_MAX)
+            return rs_fail(RESHARD_ERR_RANGE,
+                           "%s %d: rank %d is too large; ranks of a plan are at most %d", which, i,
+                           INT32_MAX, INT32_MAX - 1);
     }
     for (int32_t i = 0; i < count; i++) {
         const char *name = given[i].name != NULL ? given[i].name : "";

@@ -73,6 +73,34 @@ static void test_errors__links(void **state)
     tensors_free(&made);
 }
 
+/* The number of a plan's ranks has to fit: the last rank that a spec can name is one too many. */
+static void test_errors__last_rank(void **state)
+{
+    (void)state;
+    static const char *const specs[] = {"1[2147483647]: R", "1[2147483646]: R"};
+    int64_t shape = 4;
+    for (int i = 0; i < 2; i++) {
+        reshard_plan_tensor pair[2] = {{"a", NULL, RESHARD_F32}, {"b", NULL, RESHARD_F32}};
+        reshard_plan *plan = NULL;
+        reshard_link whole = reshard_link_whole(0, 0);
+        assert_int_equal(reshard_layout_parse(NULL, "2: S(0)", 1, &shape, &pair[0].layout), 0);
+        assert_int_equal(reshard_layout_parse(NULL, specs[i], 1, &shape, &pair[1].layout), 0);
+        for (int way = 0; way < 2; way++) {
+            reshard_status status =
+                reshard_plan_create(NULL, 1, &pair[way], 1, &pair[1 - way], 1, &whole, NULL, &plan);
+            assert_int_equal(status, i == 0 ? RESHARD_ERR_RANGE : RESHARD_OK);
+            if (i == 0)
+                assert_non_null(strstr(reshard_error_text(), "rank 2147483647"));
+            else
+                assert_int_equal(reshard_plan_rank_count(plan), INT32_MAX);
+            reshard_plan_release(plan);
+            plan = NULL;
+        }
+        reshard_layout_release(pair[0].layout);
+        reshard_layout_release(pair[1].layout);
+    }
+}
+
 /* Overlapping links of the largest tensor: their sizes add up to more than there are numbers. */
 static void test_errors__many_large_links(void **state)
 {
@@ -199,7 +227,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_errors__links),    cmocka_unit_test(test_errors__many_large_links),
         cmocka_unit_test(test_errors__one_link), cmocka_unit_test(test_errors__options_and_types),
-        cmocka_unit_test(test_errors__parts),
+        cmocka_unit_test(test_errors__parts),    cmocka_unit_test(test_errors__last_rank),
     };
     return cmocka_run_group_tests_name("plan_errors", tests, NULL, NULL);
 }
