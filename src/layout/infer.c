@@ -60,10 +60,14 @@ static reshard_status prove(reshard_spec *spec, const reshard_layout *wanted, bo
                                                                                      : RESHARD_OK;
     bool same = reshard_layout_rank_count(layout) == wanted->shard_count;
     for (int64_t i = 0; i < wanted->shard_count && same && status == RESHARD_OK; i++) {
+        const reshard_shard *shard = &wanted->shards[i];
         reshard_shards *shards = NULL;
-        status = reshard_layout_shards(layout, wanted->shards[i].rank, &shards);
+        int64_t about = 0;
+        /* One piece more than wanted shows that the guess is wrong. It may have far too many. */
+        status = reshard_layout_shards_head(layout, shard->rank, shard->piece_count + 1, &about,
+                                            &shards);
         if (status == RESHARD_OK)
-            same = shards->count == 1 && same_shard(&shards->items[0], &wanted->shards[i]);
+            same = shards->count == 1 && same_shard(&shards->items[0], shard);
         reshard_shards_destroy(shards);
     }
     *out_proved = same && status == RESHARD_OK;

@@ -272,6 +272,22 @@ static void test_infer__elsewhere_in_memory(void **state)
     }
 }
 
+/* The first piece suggests blocks of one element, and those would be too many to list. */
+static void test_infer__guess_of_many_pieces(void **state)
+{
+    (void)state;
+    static const char given[] = "boxes 1099511627776: 0[0:1]@0+[2:1099511627776]@1 1[1:2]@0";
+    const int64_t shape = 1099511627776;
+    reshard_layout *layout = NULL;
+    reshard_spec *spec = NULL;
+    assert_int_equal(reshard_layout_parse(NULL, given, 1, &shape, &layout), RESHARD_OK);
+    if (reshard_layout_infer(layout, &spec) != RESHARD_OK)
+        fail_msg("%s", reshard_error_text());
+    assert_ptr_equal(spec, reshard_layout_spec(layout));
+    reshard_spec_release(spec);
+    reshard_layout_release(layout);
+}
+
 static void test_infer__errors(void **state)
 {
     (void)state;
@@ -302,9 +318,10 @@ static void test_infer__errors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_infer__rows),   cmocka_unit_test(test_infer__pytorch_sizes),
-        cmocka_unit_test(test_infer__chunks), cmocka_unit_test(test_infer__elsewhere_in_memory),
-        cmocka_unit_test(test_infer__errors), cmocka_unit_test(test_infer__gives_back_shards),
+        cmocka_unit_test(test_infer__guess_of_many_pieces), cmocka_unit_test(test_infer__rows),
+        cmocka_unit_test(test_infer__pytorch_sizes),        cmocka_unit_test(test_infer__chunks),
+        cmocka_unit_test(test_infer__elsewhere_in_memory),  cmocka_unit_test(test_infer__errors),
+        cmocka_unit_test(test_infer__gives_back_shards),
     };
     return cmocka_run_group_tests_name("layout_infer", tests, NULL, NULL);
 }
