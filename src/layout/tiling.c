@@ -82,13 +82,23 @@ reshard_status rs_tiling_check_overlap(reshard_context *context, int32_t ndim, i
     return rs_fail(RESHARD_ERR_OVERLAP, "%s overlap", text);
 }
 
-static reshard_status check_shard_dims(int64_t index, const reshard_shard *shard, int32_t ndim)
+static reshard_status check_boxes(int64_t index, const reshard_shard *shard, int32_t ndim)
 {
     for (int64_t p = 0; p < shard->piece_count; p++) {
-        if (shard->pieces[p].box.ndim != ndim)
+        const reshard_box *box = &shard->pieces[p].box;
+        int64_t end;
+        if (box->ndim != ndim)
             return rs_fail(RESHARD_ERR_INVALID,
                            "shard %" PRId64 " of rank %d has %d dimensions, the tensor has %d",
-                           index, shard->rank, shard->pieces[p].box.ndim, ndim);
+                           index, shard->rank, box->ndim, ndim);
+        for (int32_t d = 0; d < ndim; d++) {
+            if (box->offset[d] < 0 || box->size[d] < 0 ||
+                !rs_add(box->offset[d], box->size[d], &end))
+                return rs_fail(RESHARD_ERR_RANGE,
+                               "shard %" PRId64 " of rank %d: dimension %d: %" PRId64
+                               " elements from %" PRId64 " on are in no tensor",
+                               index, shard->rank, d, box->size[d], box->offset[d]);
+        }
     }
     return RESHARD_OK;
 }
@@ -96,15 +106,22 @@ static reshard_status check_shard_dims(int64_t index, const reshard_shard *shard
 reshard_status reshard_shards_check_overlap(reshard_context *context, int64_t count,
                                             const reshard_shard *shards)
 {
-    int32_t ndim = -1;
-    for (int64_t i = 0; i < count; i++) {
-        if (ndim < 0 && shards[i].piece_count > 0)
-            ndim = shards[i].pieces[0].box.ndim;
-        reshard_status status = check_shard_dims(i, &shards[i], ndim);
+    int64_t first = 0; /* shard with pieces */
+    while (first < count && shards[first].piece_count == 0)
+        first++;
+    if (first == count)
+        return RESHARD_OK;
+    int32_t ndim = shards[first].pieces[0].box.ndim;
+    if (ndim < 0 || ndim > RESHARD_NDIM_MAX)
+        return rs_fail(RESHARD_ERR_RANGE,
+                       "shard %" PRId64 " of rank %d has %d dimensions, not 0 to %d", first,
+                       shards[first].rank, ndim, RESHARD_NDIM_MAX);
+    for (int64_t i = first; i < count; i++) {
+        reshard_status status = check_boxes(i, &shards[i], ndim);
         if (status != RESHARD_OK)
             return status;
     }
-    return ndim < 0 ? RESHARD_OK : rs_tiling_check_overlap(context, ndim, count, shards);
+    return rs_tiling_check_overlap(context, ndim, count, shards);
 }
 
 int64_t rs_tiling_volume(int32_t ndim, int64_t count, const reshard_shard *shards)
@@ -125,7 +142,7 @@ reshard_status reshard_shards_check_tiling(reshard_context *context, int32_t ndi
         return rs_fail(RESHARD_ERR_INVALID, "there are no shards");
     reshard_status status = rs_shape_check(ndim, shape);
     for (int64_t i = 0; i < count && status == RESHARD_OK; i++)
-        status = check_shard_dims(i, &shards[i], ndim);
+        status = check_boxes(i, &shards[i], ndim);
     if (status != RESHARD_OK)
         return status;
     /* The spec of boxes checks each shard. If there is a gap, creating a layout names it. */

@@ -373,6 +373,33 @@ static void test_shards__overlap(void **state)
     assert_int_equal(reshard_shards_check_overlap(NULL, 0, NULL), RESHARD_OK);
 }
 
+/* Boxes that no tensor has. */
+static void test_shards__wrong_boxes(void **state)
+{
+    (void)state;
+    static const int64_t apart[] = {0, 0, 5, 5, 5, 5, 5, 5};
+    reshard_piece pieces[2];
+    reshard_shard shards[2];
+    for (int i = 0; i < 5; i++) {
+        make_shards(2, 2, apart, pieces, shards);
+        if (i == 0)
+            pieces[0].box.ndim = pieces[1].box.ndim = RESHARD_NDIM_MAX + 1;
+        else if (i == 1)
+            pieces[0].box.ndim = pieces[1].box.ndim = -1;
+        else if (i == 2)
+            pieces[1].box.offset[1] = INT64_MAX;
+        else if (i == 3)
+            pieces[1].box.size[0] = -1;
+        else
+            pieces[1].box.offset[0] = -1;
+        if (reshard_shards_check_overlap(NULL, 2, shards) != RESHARD_ERR_RANGE)
+            fail_msg("wrong box %d is not refused", i);
+    }
+    make_shards(2, 2, apart, pieces, shards);
+    pieces[1].box.ndim = 1;
+    assert_int_equal(reshard_shards_check_overlap(NULL, 2, shards), RESHARD_ERR_INVALID);
+}
+
 static void test_shards__tiling(void **state)
 {
     (void)state;
@@ -407,6 +434,7 @@ int main(void)
         cmocka_unit_test(test_layout__rows),
         cmocka_unit_test(test_layout__elements),
         cmocka_unit_test(test_shards__overlap),
+        cmocka_unit_test(test_shards__wrong_boxes),
         cmocka_unit_test(test_shards__tiling),
     };
     return cmocka_run_group_tests_name("layout_fixed", tests, NULL, NULL);
