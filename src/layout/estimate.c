@@ -70,7 +70,8 @@ int64_t rs_chain_held_estimate(const rs_chain *chain, int64_t n, const int32_t *
         /* Count only those intervals of this level that the levels below have kept. */
         int64_t all = held_intervals(cut, lengths[i], lengths[i + 1]);
         int64_t each = rs_max(1, lengths[i + 1] / rs_max(1, all));
-        int64_t crossed = rs_add_up(length / each, i + 1 < chain->count ? 2 * runs : 0);
+        int64_t crossed =
+            rs_add_up(length / each, i + 1 < chain->count ? rs_multiply_up(2, runs) : 0);
         runs = rs_min(length, rs_min(rs_add_up(runs, all - 1), rs_max(runs, crossed)));
     }
     return runs;
@@ -101,6 +102,7 @@ int64_t rs_layout_piece_estimate(const reshard_layout *layout, int32_t rank)
     rs_chain_coordinates(&layout->flat, coordinates, by_level);
     int64_t ranges = rs_chain_held_estimate(&layout->flat, volume, by_level);
     int64_t length = rs_chain_length(&layout->flat, volume, by_level);
-    int64_t boxes = ranges != 0 && length / ranges < row ? 1 : 2 * layout->ndim - 1;
+    bool within_rows = layout->ndim == 0 || (ranges != 0 && length / ranges < row);
+    int64_t boxes = within_rows ? 1 : 2 * layout->ndim - 1;
     return rs_min(length, rs_add_up(pieces, rs_multiply_up(rs_multiply_up(ranges, boxes), inner)));
 }

@@ -417,7 +417,8 @@ int64_t rs_layout_shard_count(const reshard_layout *layout, int32_t rank)
     int32_t coordinates[RESHARD_AXES_MAX];
     if (!layout->listed)
         return rs_layout_coordinates(layout, rank, coordinates);
-    return rs_listed_first_shard(layout, rank + 1) - rs_listed_first_shard(layout, rank);
+    int64_t end = rank < INT32_MAX ? rs_listed_first_shard(layout, rank + 1) : layout->shard_count;
+    return end - rs_listed_first_shard(layout, rank);
 }
 
 int64_t rs_layout_one_shard_volume(const reshard_layout *layout, int32_t rank, int32_t index)
@@ -443,7 +444,7 @@ int64_t rs_layout_shard_volume(const reshard_layout *layout, int32_t rank)
     int64_t sum = 0;
     int64_t count = rs_layout_shard_count(layout, rank);
     for (int32_t i = 0; i < count; i++)
-        sum += rs_layout_one_shard_volume(layout, rank, i);
+        sum = rs_add_up(sum, rs_layout_one_shard_volume(layout, rank, i));
     return sum;
 }
 
@@ -460,7 +461,7 @@ int64_t rs_layout_shard_volume_sum(const reshard_layout *layout)
     }
     sum = 0;
     for (int32_t i = 0; i < layout->rank_count; i++)
-        sum += rs_layout_shard_volume(layout, reshard_layout_rank_at(layout, i));
+        sum = rs_add_up(sum, rs_layout_shard_volume(layout, reshard_layout_rank_at(layout, i)));
     return sum;
 }
 

@@ -149,11 +149,13 @@ RS_EXPORT bool rs_layout_coordinates(const reshard_layout *layout, int32_t rank,
 void rs_chain_coordinates(const rs_chain *chain, const int32_t *coordinates, int32_t *out_by_level);
 /* The number of elements of the largest shard. */
 int64_t rs_layout_shard_volume_max(const reshard_layout *layout);
-/* The number of shards of one rank, of their elements, and of the elements of one shard. */
+/* The number of shards of one rank, of their elements (at most INT64_MAX, as copies may have more),
+ * and of the elements of one shard. */
 RS_EXPORT int64_t rs_layout_shard_count(const reshard_layout *layout, int32_t rank);
 int64_t rs_layout_shard_volume(const reshard_layout *layout, int32_t rank);
 int64_t rs_layout_one_shard_volume(const reshard_layout *layout, int32_t rank, int32_t index);
-/* The number of elements of all shards of all ranks, counting every copy and contribution. */
+/* The number of elements of all shards of all ranks, counting every copy and contribution; at most
+ * INT64_MAX. */
 int64_t rs_layout_shard_volume_sum(const reshard_layout *layout);
 /* Estimates the number of pieces that a rank has, without enumerating them; at most INT64_MAX.
  * Exact for a listed layout, and if each dim is cut once and nothing is cut flat. */

@@ -106,6 +106,47 @@ static void test_limits__volumes(void **state)
     }
 }
 
+/* Copies of the largest tensor have more elements than there are numbers. */
+static void test_limits__volume_of_copies(void **state)
+{
+    (void)state;
+    reshard_layout *layout = make("cover 9223372036854775807: 0[0:9223372036854775807] "
+                                  "1[0:9223372036854775807] 1[0:9223372036854775807]",
+                                  1, INT64_MAX, 0);
+    assert_int_equal(rs_layout_shard_volume(layout, 1), INT64_MAX);
+    assert_int_equal(rs_layout_shard_volume_sum(layout), INT64_MAX);
+    reshard_layout_release(layout);
+}
+
+/* The last rank there is has no rank after it. */
+static void test_limits__last_rank(void **state)
+{
+    (void)state;
+    reshard_layout *layout = make("boxes 5: 7[0:1] 2147483647[1:3] 2147483647[3:5]", 1, 5, 0);
+    assert_int_equal(rs_layout_shard_count(layout, INT32_MAX), 2);
+    assert_int_equal(rs_layout_shard_volume(layout, INT32_MAX), 4);
+    assert_int_equal(rs_layout_shard_count(layout, 7), 1);
+    assert_int_equal(rs_layout_shard_count(layout, 8), 0);
+    assert_int_equal(rs_layout_shard_volume_sum(layout), 5);
+    reshard_layout_release(layout);
+}
+
+/* A scalar has no dims, and one piece. */
+static void test_limits__estimate_of_a_scalar(void **state)
+{
+    (void)state;
+    reshard_layout *layout = make("2: S(flat)", 0, 0, 0);
+    reshard_shards *shards = NULL;
+    int64_t count = 0;
+    for (int32_t r = 0; r < 2; r++) {
+        assert_int_equal(reshard_layout_shards_head(layout, r, 9, &count, &shards), RESHARD_OK);
+        assert_int_equal(shards->items[0].piece_count, r == 0);
+        assert_int_equal(count, r == 0);
+        reshard_shards_destroy(shards);
+    }
+    reshard_layout_release(layout);
+}
+
 /* The estimate is exact for single cuts, and otherwise neither far below nor far above. */
 static void test_limits__estimates(void **state)
 {
@@ -135,9 +176,14 @@ static void test_limits__estimates(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_limits__pieces_of_a_rank), cmocka_unit_test(test_limits__all_shards),
-        cmocka_unit_test(test_limits__nested_cuts),      cmocka_unit_test(test_limits__volumes),
+        cmocka_unit_test(test_limits__pieces_of_a_rank),
+        cmocka_unit_test(test_limits__all_shards),
+        cmocka_unit_test(test_limits__nested_cuts),
+        cmocka_unit_test(test_limits__volumes),
         cmocka_unit_test(test_limits__estimates),
+        cmocka_unit_test(test_limits__volume_of_copies),
+        cmocka_unit_test(test_limits__last_rank),
+        cmocka_unit_test(test_limits__estimate_of_a_scalar),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
