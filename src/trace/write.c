@@ -71,8 +71,9 @@ static reshard_status write_tracks(output *out, const rs_clock_line *clocks)
     reshard_status status = RESHARD_OK;
     for (const rs_trace_track *t = out->trace->tracks; t != NULL && status == RESHARD_OK;
          t = t->next) {
-        rs_trace_write_labels(&out->writer, t);
         int64_t count = count_kept(t);
+        rs_trace_write_labels(&out->writer, t);
+        status = flush_if_full(out);
         for (int64_t i = 0; i < count && status == RESHARD_OK; i++) {
             rs_trace_write_event(&out->writer, t, &t->events[i], clocks);
             status = flush_if_full(out);

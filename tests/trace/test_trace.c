@@ -377,6 +377,29 @@ static reshard_status take_tracks(void *user, reshard_group *group)
     return RESHARD_OK;
 }
 
+/* The labels of so many tracks are more than a chunk of text. */
+static reshard_status write_labels(void *user, reshard_group *group)
+{
+    (void)user;
+    reshard_trace *trace = NULL;
+    rs_trace_track *track = NULL;
+    char path[64];
+    TRY(reshard_trace_create(NULL, group, path_of("l.json", path, sizeof path), NULL, &trace));
+    for (int32_t i = 0; i < 2000; i++) {
+        TRY(rs_trace_take(trace, reshard_group_rank(group), i, 1, &track));
+        rs_trace_give_back(track);
+    }
+    TRY(reshard_trace_write(trace));
+    reshard_trace_destroy(trace);
+    return RESHARD_OK;
+}
+
+static void test_trace__tracks_without_events(void **state)
+{
+    (void)state;
+    run_ranks(2, write_labels, NULL);
+}
+
 /* Threads of a rank have tracks of their own, and those that come later take what is free. */
 static void test_trace__tracks(void **state)
 {
@@ -504,6 +527,7 @@ int main(void)
         cmocka_unit_test(test_trace__clocks_of_several_hosts),
         cmocka_unit_test(test_trace__one_clock_here),
         cmocka_unit_test(test_trace__tracks),
+        cmocka_unit_test(test_trace__tracks_without_events),
         cmocka_unit_test(test_trace__names),
         cmocka_unit_test(test_trace__loads_and_saves),
         cmocka_unit_test(test_trace__bad_arguments),
