@@ -16,6 +16,9 @@
 #define RS_PRINTF(format_index, first)
 #endif
 
+/* The longest error text, with its NUL; longer ones are truncated. */
+#define RS_ERROR_TEXT_BYTES 4096
+
 /* Sets this thread's error text and returns `status`. The text is escaped (reshard_text_escape), so
  * it is always a single line that is safe to show, whatever names it contains. */
 RS_EXPORT reshard_status rs_fail(reshard_status status, const char *format, ...) RS_PRINTF(2, 3);

@@ -11,9 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define TEXT_BYTES 4096
-
-static _Thread_local char error_text[TEXT_BYTES];
+static _Thread_local char error_text[RS_ERROR_TEXT_BYTES];
 
 /* Text that is already escaped is left unchanged. */
 static void keep_escaped(const char *text)
@@ -25,7 +23,7 @@ reshard_status rs_fail(reshard_status status, const char *format, ...)
 {
     /* The arguments may point into the old text, so format the new text in a separate buffer
      * first. */
-    char text[TEXT_BYTES];
+    char text[RS_ERROR_TEXT_BYTES];
     va_list arguments;
     va_start(arguments, format);
     (void)vsnprintf(text, sizeof text, format, arguments);
@@ -52,8 +50,8 @@ reshard_status rs_fail_within(reshard_status status, const char *format, ...)
 {
     if (status == RESHARD_OK)
         return status;
-    char prefix[TEXT_BYTES / 2];
-    char text[TEXT_BYTES];
+    char prefix[RS_ERROR_TEXT_BYTES / 2];
+    char text[RS_ERROR_TEXT_BYTES];
     va_list arguments;
     va_start(arguments, format);
     (void)vsnprintf(prefix, sizeof prefix, format, arguments);

@@ -18,7 +18,7 @@ typedef struct pool_run {
     atomic_bool stopped;
     rs_mutex mutex; /* guards the fields below, until all threads are joined */
     reshard_status status;
-    char words[1024];
+    char words[RS_ERROR_TEXT_BYTES];
 } pool_run;
 
 typedef struct pool_thread {

@@ -142,6 +142,24 @@ static void test_pool__first_error_with_its_words(void **state)
     }
 }
 
+static reshard_status fail_at_length(void *user, int32_t thread, int64_t item)
+{
+    (void)thread, (void)item;
+    return rs_fail(RESHARD_ERR_IO, "%s: cannot be read", (const char *)user);
+}
+
+/* A path may be long, and what is wrong with it comes last. */
+static void test_pool__long_words(void **state)
+{
+    (void)state;
+    char path[3000];
+    memset(path, 'p', sizeof path);
+    path[sizeof path - 1] = '\0';
+    rs_pool pool = {.user = path, .thread_count = 1, .end = 1, .run = fail_at_length};
+    assert_int_equal(rs_pool_run(&pool), RESHARD_ERR_IO);
+    assert_non_null(strstr(reshard_error_text(), "p: cannot be read"));
+}
+
 static void test_pool__enter_fails(void **state)
 {
     (void)state;
@@ -202,6 +220,7 @@ int main(void)
         cmocka_unit_test(test_pool__runs_each_item_once),
         cmocka_unit_test(test_pool__few_items),
         cmocka_unit_test(test_pool__first_error_with_its_words),
+        cmocka_unit_test(test_pool__long_words),
         cmocka_unit_test(test_pool__enter_fails),
         cmocka_unit_test(test_pool__pause_fails),
         cmocka_unit_test(test_pool__progress_and_cancel),
