@@ -173,6 +173,9 @@ reshard_status rs_layout_map_ranks(const reshard_layout *layout, const rs_rank_m
 
 /* ---- internal to this folder ----------------------------------------------------------------- */
 
+/* The index of a coordinate among those that the axis allows, or -1 if A leaves it out. */
+int32_t rs_axis_index(const rs_axis *axis, int32_t coordinate);
+
 reshard_status rs_regular_init(reshard_layout *layout);
 reshard_status rs_regular_visit(const reshard_layout *layout, const int64_t *start,
                                 const int64_t *size, rs_region_fn fn, void *user);

@@ -22,18 +22,6 @@ static int32_t coordinate_at(const rs_axis *axis, int32_t index)
     return axis->role == RS_AXIS_AT ? (int32_t)axis->at[index] : index;
 }
 
-/* The index of a coordinate among those that the axis allows; -1 if A leaves it out. */
-static int32_t index_of(const rs_axis *axis, int32_t coordinate)
-{
-    if (axis->role != RS_AXIS_AT)
-        return coordinate;
-    for (int32_t i = 0; i < axis->at_count; i++) {
-        if (axis->at[i] == coordinate)
-            return i;
-    }
-    return -1;
-}
-
 static void regular_holder(const rs_region *region, int32_t contributor, int64_t copy,
                            rs_holder *out_holder)
 {
@@ -62,7 +50,8 @@ static bool regular_find(const rs_region *region, int32_t rank, rs_holder *out_h
     int32_t contributor = 0;
     for (int32_t a = 0; a < layout->axis_count; a++) {
         const rs_axis *axis = &layout->axes[a];
-        int32_t index = index_of(axis, position / axis->stride % axis->size) - region->first[a];
+        int32_t index =
+            rs_axis_index(axis, position / axis->stride % axis->size) - region->first[a];
         if (index < 0 || index >= region->count[a])
             return false;
         if (axis->role == RS_AXIS_PARTIAL)

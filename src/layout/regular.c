@@ -11,9 +11,11 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "base/shape.h"
+#include "base/sort.h"
 #include "layout/flat.h"
 #include "layout/layout.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- creation -------------------------------------------------------------------------------- */
@@ -254,15 +256,14 @@ bool rs_regular_is_tangled(const reshard_layout *layout)
 
 /* ---- coordinates and holders ----------------------------------------------------------------- */
 
-static bool is_listed_at(const rs_axis *axis, int32_t coordinate, int32_t *out_index)
+int32_t rs_axis_index(const rs_axis *axis, int32_t coordinate)
 {
-    for (int32_t i = 0; i < axis->at_count; i++) {
-        if (axis->at[i] == coordinate) {
-            *out_index = i;
-            return true;
-        }
-    }
-    return false;
+    if (axis->role != RS_AXIS_AT)
+        return coordinate;
+    int64_t wanted = coordinate;
+    const int64_t *found =
+        bsearch(&wanted, axis->at, (size_t)axis->at_count, sizeof wanted, rs_compare_i64);
+    return found != NULL ? (int32_t)(found - axis->at) : -1;
 }
 
 bool rs_layout_coordinates(const reshard_layout *layout, int32_t rank, int32_t *out_coordinates)
@@ -273,8 +274,7 @@ bool rs_layout_coordinates(const reshard_layout *layout, int32_t rank, int32_t *
     for (int32_t a = 0; a < layout->axis_count; a++) {
         const rs_axis *axis = &layout->axes[a];
         out_coordinates[a] = position / axis->stride % axis->size;
-        int32_t index;
-        if (axis->role == RS_AXIS_AT && !is_listed_at(axis, out_coordinates[a], &index))
+        if (rs_axis_index(axis, out_coordinates[a]) < 0)
             return false;
     }
     return true;
