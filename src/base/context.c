@@ -309,7 +309,10 @@ static void *resize(reshard_context *context, void *memory, size_t bytes_old, si
         return NULL;
     const reshard_allocator *allocator = allocator_of(context);
     make_way(context);
-    void *moved = allocator->resize(allocator->user, memory, bytes_old, bytes_new);
+    void *moved;
+    do {
+        moved = allocator->resize(allocator->user, memory, bytes_old, bytes_new);
+    } while (moved == NULL && context != NULL && rs_kept_drop(&context->kept, allocator));
     if (moved == NULL) {
         give_back(context, bytes_new - bytes_old);
         allocation_status = rs_fail(RESHARD_ERR_NO_MEMORY, "no memory for %zu bytes", bytes_new);

@@ -257,6 +257,35 @@ static void test_kept__makes_way_when_malloc_fails(void **state)
     reshard_context_destroy(context);
 }
 
+/* The same for an array that grows. */
+static void test_kept__makes_way_when_realloc_fails(void **state)
+{
+    (void)state;
+    struct rlimit before, tight;
+    size_t total = 0;
+    int64_t capacity = 0;
+    void *items = NULL;
+    FILE *file = fopen("/proc/self/statm", "r");
+    if (file == NULL || fscanf(file, "%zu", &total) != 1 || SANITIZED)
+        skip();
+    (void)fclose(file);
+    assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
+    tight = before;
+    tight.rlim_cur = total * 4096 + 600 * MIB;
+    reshard_context *context = make_context(0);
+    rs_block_release(context, rs_block_allocate(context, 500 * MIB), 500 * MIB);
+    assert_int_equal(rs_grow(context, &items, &capacity, 64, MIB), RESHARD_OK);
+    assert_int_equal(setrlimit(RLIMIT_AS, &tight), 0);
+    reshard_status status = rs_grow(context, &items, &capacity, 256, MIB);
+    assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
+    assert_int_equal(status, RESHARD_OK);
+    assert_int_equal(capacity, 256);
+    assert_int_equal(reshard_context_bytes(context), 256 * MIB);
+    assert_int_equal(reshard_context_bytes_kept(context), 0);
+    rs_release(context, items, 256 * MIB);
+    reshard_context_destroy(context);
+}
+
 /* ---- threads --------------------------------------------------------------------------------- */
 
 enum { THREADS = 4, TURNS = 1000 };
@@ -324,6 +353,7 @@ int main(void)
         cmocka_unit_test(test_kept__never_more_than_was_in_use),
         cmocka_unit_test(test_kept__trim_gives_memory_back_to_the_system),
         cmocka_unit_test(test_kept__makes_way_when_malloc_fails),
+        cmocka_unit_test(test_kept__makes_way_when_realloc_fails),
         cmocka_unit_test(test_kept__threads_never_share_a_block),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
