@@ -75,8 +75,7 @@ static const struct field *find_field(const char *name, size_t bytes)
 static bool read_value(const char *text, kind wanted, double *out_value)
 {
     char *end = NULL;
-    if (text[0] < '0' || text[0] > '9' || strspn(text, "0123456789.") == 0 ||
-        (text[0] == '0' && (text[1] == 'x' || text[1] == 'X')))
+    if (text[0] < '0' || text[0] > '9' || (text[0] == '0' && (text[1] == 'x' || text[1] == 'X')))
         return false;
     double number = strtod(text, &end);
     for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
