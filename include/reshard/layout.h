@@ -75,8 +75,8 @@ RESHARD_API void reshard_shards_destroy(reshard_shards *shards);
 
 /* ---- checking lists of shards ---------------------------------------------------------------- */
 
-/* Errors: OVERLAP, naming two shards. Takes O(n log n) time for n shards. Empty shards overlap
- * nothing. */
+/* Empty shards overlap nothing. Takes O(n log n) time for n shards. Errors: OVERLAP, naming two
+ * shards; INVALID if boxes differ in their number of dims; RANGE for a box that no tensor has. */
 RESHARD_API reshard_status reshard_shards_check_overlap(reshard_context *context, int64_t count,
                                                         const reshard_shard *shards);
 /* Errors: INVALID (no shards, wrong number of dims), RANGE (out of bounds), OVERLAP, GAP. */
