@@ -110,8 +110,8 @@ typedef struct axis_split {
     int32_t rows, columns;
 } axis_split;
 
-#define COLUMNS_MAX \
-    64 /* beyond, rows are cut so finely that flat ranges make fewer and longer runs */
+/* With more columns, rows would be cut so finely that flat ranges make fewer and longer runs. */
+#define COLUMNS_MAX 64
 
 /* Even cuts along dims for all replicated axes, if there are any. */
 static bool split_evenly(const reshard_layout *target, axis_split *out_splits)
