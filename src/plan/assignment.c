@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * assignment.c - rows enter one at a time. A row that enters finds the cheapest path, in reduced
- * costs, that ends in a free column; along it, rows change columns. Potentials keep all reduced
- * costs non-negative and those of the assigned pairs zero, so that each path is found as by
- * Dijkstra. Costs are negated gains.
+ * assignment.c - adds one row at a time. An entering row finds the cheapest path, in reduced costs,
+ * that ends in a free column, and the rows along it change columns. Potentials keep all reduced
+ * costs non-negative and those of assigned pairs zero, so that paths can be found by Dijkstra's
+ * method. Costs are negated gains.
  *
- * Rows first take their own column where that is the best they could have: in practice most of the
- * work.
+ * Before that, rows take their own column if no other gains more. In practice, most do.
  */
 #include "plan/assignment.h"
 
@@ -22,7 +21,7 @@ typedef struct solver {
     int64_t *row_potential, *column_potential;
     int32_t *row_of_column; /* -1: free */
     int64_t *distance;      /* of each column from the entering row */
-    int32_t *came_from;     /* column before it on the path; -1: the entering row */
+    int32_t *came_from;     /* the column before it on the path; -1 for the entering row */
     bool *done;
 } solver;
 
@@ -66,8 +65,8 @@ static void enter_row(solver *s, int32_t row)
         relax(s, s->row_of_column[end], end, s->distance[end]);
         end = nearest_open_column(s);
     }
-    /* Columns nearer than the end get cheaper by the difference, their rows dearer: the path
-     * becomes free. */
+    /* Change the potentials of the columns that are nearer than the end, and of their rows, by the
+     * difference in distance. All pairs along the path then have reduced cost zero. */
     int64_t length = s->distance[end];
     s->row_potential[row] += length;
     for (int32_t c = 0; c < s->n; c++) {
@@ -83,8 +82,8 @@ static void enter_row(solver *s, int32_t row)
     }
 }
 
-/* Rows that gain most on their own column start there, where their reduced cost is zero; all others
- * are not negative. */
+/* A row that gains most on its own column starts there. Its reduced cost there is zero, and its
+ * others are not negative. */
 static bool starts_at_home(solver *s, int32_t row)
 {
     const int64_t *gains = s->gains + (int64_t)row * s->n;
@@ -117,7 +116,7 @@ reshard_status rs_assignment_solve(reshard_context *context, int32_t n, const in
     if (status == RESHARD_OK && n > 0) {
         memset(s.column_potential, 0, count * sizeof *s.column_potential);
         memset(s.row_of_column, 0xff, count * sizeof *s.row_of_column);
-        int32_t waiting = 0; /* rows to enter, kept in the output until they have columns */
+        int32_t waiting = 0; /* rows still to enter, kept in the output for the moment */
         for (int32_t row = 0; row < n; row++) {
             if (!starts_at_home(&s, row))
                 out_column_of_row[waiting++] = row;

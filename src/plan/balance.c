@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * balance.c - senders chosen by looking at the whole: for each stage, the least possible load of
- * the busiest sender.
+ * balance.c - chooses senders by looking at all ranks at once, so that in each stage the load of
+ * the busiest sender is as low as possible.
  *
- * A demand is a match that its needer does not hold. Demands with the same holders form a group;
- * how much of a group each holder sends is a flow problem (flow.h) over all links of the stage.
- * Holders then serve the demands of their group in order, a demand that meets the end of a share
- * being cut there. The result is a list of single moves, kept in the plan in place of the rule.
- * Loads are counted in the largest unit that divides all element sizes, so that with one dtype
- * shares are whole elements; otherwise a share is rounded to whole elements.
+ * A demand is a match that its needer does not hold. Demands with the same holders form a group.
+ * How much of a group each holder sends is a flow problem (flow.h) over all links of the stage.
+ * Holders then serve the demands of their group in order; a demand that crosses the end of a share
+ * is cut there. The result is a list of single moves, stored in the plan and used in place of the
+ * rule (route.h). Loads are counted in the largest unit that divides all element sizes, so that
+ * with one dtype shares are whole elements; otherwise they are rounded to whole elements.
  */
 #include "base/checked.h"
 #include "base/context.h"
@@ -36,14 +36,14 @@ typedef struct demand {
 typedef struct balancer {
     reshard_plan *plan;
     rs_stage *stage;
-    int64_t *weights; /* of one element of each template: bytes, over all links that share it */
+    int64_t *weights; /* by template: load of one element, over all links that share it */
     demand *demands;
     int64_t count, capacity;
-    /* Moves that leave no choice, and then all, by template. */
+    /* At first the moves that leave no choice, in the end all of them, with their templates. */
     rs_chosen *chosen;
     int32_t *chosen_template;
     int64_t chosen_count, chosen_capacity, chosen_template_capacity;
-    int32_t template_index; /* being matched */
+    int32_t template_index; /* the template whose moves are being added */
 } balancer;
 
 /* ---- demands --------------------------------------------------------------------------------- */
@@ -125,7 +125,7 @@ static int compare_numbers(int64_t a, int64_t b)
     return (a > b) - (a < b);
 }
 
-/* By who holds them; within a group by needer and place, so that shares are contiguous. */
+/* Orders demands by their holders. Those that compare equal form a group. */
 static int compare_holders(const demand *x, const demand *y)
 {
     int order = compare_numbers(x->template_index, y->template_index);
@@ -142,6 +142,7 @@ static int compare_holders(const demand *x, const demand *y)
     return order;
 }
 
+/* Orders the demands of a group by needer and place, so that shares are contiguous. */
 static int compare_demands(const void *a, const void *b)
 {
     const demand *x = a, *y = b;
@@ -157,7 +158,7 @@ static int compare_demands(const void *a, const void *b)
 
 typedef struct groups {
     int32_t count;
-    int64_t *demand_first; /* one more than groups */
+    int64_t *demand_first; /* by group, and one more for the end */
     int64_t *amounts;
     int64_t *first;
     int32_t *list;
@@ -223,7 +224,7 @@ typedef struct serving {
     rs_match match;
 } serving;
 
-/* Elements from..to-1 of a demand's box, in row-major order, from one holder. */
+/* Lets one holder send elements from .. to - 1 of a demand's box, in row-major order. */
 static reshard_status serve(serving *s, int64_t copy, int64_t from, int64_t to)
 {
     rs_holder holder;
@@ -265,7 +266,7 @@ static reshard_status serve_group(balancer *b, const groups *g, int32_t group)
 {
     int64_t place = g->first[group], end = g->first[group + 1];
     int64_t weight = b->weights[b->demands[g->demand_first[group]].template_index];
-    int64_t left = g->shares[place]; /* of the holder at `place`, in units */
+    int64_t left = g->shares[place]; /* what is left of the share of the holder at `place` */
     reshard_status status = RESHARD_OK;
     for (int64_t i = g->demand_first[group]; i < g->demand_first[group + 1]; i++) {
         const demand *d = &b->demands[i];
@@ -276,7 +277,7 @@ static reshard_status serve_group(balancer *b, const groups *g, int32_t group)
         bool cut = can_be_cut(&template->routing.link, &d->box);
         for (int64_t from = 0; from < volume && status == RESHARD_OK;) {
             while (left < weight && place + 1 < end)
-                /* less than an element is left: the next one takes it */
+                /* less than one element is left, which passes to the next holder */
                 left += g->shares[++place];
             bool last = place + 1 == end;
             int64_t to = last || !cut ? volume : rs_min(volume, from + left / weight);
@@ -351,8 +352,8 @@ static reshard_status store_template(balancer *b, int32_t index)
     return RESHARD_OK;
 }
 
-/* Links that share a template share its moves, so an element of it weighs what they weigh
- * together. */
+/* Links that share a template share its moves, so one of its elements weighs as much as in all
+ * these links together. */
 static void weigh(balancer *b)
 {
     int64_t unit = 0;

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * check.c - proves that a plan does what its layouts and links say, from the single moves of all
- * ranks and the shards that the layouts list. It uses none of the planner's files: the mapping of a
- * link is written here once more, by strides.
+ * ranks and the shards that the layouts list. It uses nothing that finds moves: the mapping of a
+ * link is written here a second time, by strides.
  *
- * For each stage link, with a move being a box of link space and two affine maps to memory:
- *  1. Both corners of the box lie in one piece of the source shard and in one of the target shard,
- *     the first element is where the pieces say, and each step of the box is the step of the piece.
- *     Then every element of the box is read from and written to the right place.
- *  2. For each target shard and contributor, the boxes are disjoint and have the volume of what the
- *     shard has in the link's box. Then every element arrives exactly once.
- *  3. Sorted, the moves that all ranks send are those that all ranks receive.
- * And the stage links of a target fill it: their boxes are disjoint and have its volume together.
+ * A move is a box of link space with two affine maps to memory. For each stage link:
+ *  1. Both corners of each box lie in one piece of the source shard and in one of the target shard,
+ *     the first element is where these pieces say, and the strides are those of the pieces. Then
+ *     every element of the box is read from and written to the right place.
+ *  2. For each target shard and contributor, the boxes are disjoint, and together they have the
+ *     volume that the shard has in the link's box. Then every element arrives exactly once.
+ *  3. When sorted, the moves that all ranks send equal the moves that all ranks receive.
+ * Also, the stage links of a target fill it: their boxes are disjoint and together have its volume.
  */
 #include "base/checked.h"
 #include "base/context.h"
@@ -29,8 +29,8 @@
 
 /* ---- links, once more ------------------------------------------------------------------------ */
 
-/* Tensor coordinate of dim d = origin[d] + sum over link dims i with dim[i] == d of x[i] *
- * weight[i]. */
+/* The tensor coordinate of dim d is origin[d] + the sum of x[i] * weight[i] over all link dims i
+ * with dim[i] == d. */
 typedef struct side_map {
     int32_t ndim;
     int64_t origin[RESHARD_NDIM_MAX], size[RESHARD_NDIM_MAX];
@@ -52,7 +52,7 @@ static void map_box(const reshard_box *given, const reshard_layout *layout, side
     }
 }
 
-/* Takes factors from the last to the first, filling dims from the last to the first. */
+/* Takes factors from last to first, and fills dims from last to first. */
 static void map_factors(side_map *map, int32_t count, const int64_t *factors,
                         const int32_t *link_dims)
 {
@@ -101,11 +101,11 @@ typedef struct checker {
     reshard_context *context;
     int32_t stage, link;
     link_map map;
-    reshard_shards **source_shards, **target_shards; /* by rank, of the link at hand */
+    reshard_shards **source_shards, **target_shards; /* by rank, for the current link */
     reshard_part **parts;
-    reshard_move *sent, *received; /* of the link at hand */
+    reshard_move *sent, *received; /* of the current link */
     int64_t sent_count, sent_capacity, received_count, received_capacity;
-    rs_arena arena; /* of their starts */
+    rs_arena arena; /* holds the arrays that `start` of these moves points to */
 } checker;
 
 static reshard_status fail(const checker *c, const reshard_move *move, const char *what)
@@ -174,7 +174,7 @@ static reshard_status check_kind(const checker *c, const reshard_move *move,
                                  const reshard_shard *source, const reshard_shard *target)
 {
     if (target->partial)
-        return RESHARD_OK; /* which contributions go where is free; rule 2 sees that each arrives */
+        return RESHARD_OK; /* where each contribution goes is free; rule 2 checks that it arrives */
     if (move->kind == RESHARD_MOVE_COPY)
         return source->contributor_count == 1 && source->divisor == 1
                    ? RESHARD_OK
@@ -293,7 +293,7 @@ static reshard_status check_disjoint(checker *c, const reshard_move *moves, int6
     return status;
 }
 
-/* Elements that a shard has in the link's box. */
+/* Number of elements that a shard has in the link's box. */
 static int64_t volume_in_link(const checker *c, const reshard_shard *shard)
 {
     int64_t sum = 0;
@@ -310,12 +310,12 @@ static int64_t volume_of(const reshard_move *move)
     return rs_volume(move->ndim, move->size);
 }
 
-/* The moves of one shard, sorted by contributor. Where values are combined, fills and copies are
- * not. */
+/* Checks the moves to one shard, which are sorted by contributor. Fills and copies count as
+ * contributor 0. */
 static reshard_status check_shard(checker *c, const reshard_shard *shard, const reshard_move *moves,
                                   int64_t count)
 {
-    int64_t arrived = 0; /* elements, each counted for all its contributors */
+    int64_t arrived = 0; /* elements, counted at their first contributor */
     reshard_status status = RESHARD_OK;
     for (int64_t first = 0; first < count && status == RESHARD_OK;) {
         int64_t next = first;
@@ -338,11 +338,11 @@ static reshard_status check_shard(checker *c, const reshard_shard *shard, const 
     return status;
 }
 
-/* Every contributor of a combination has the same elements as the first: volumes suffice, boxes are
- * disjoint. */
+/* All contributors of a combination must bring the same elements as the first. Comparing volumes is
+ * enough, because the boxes of each are disjoint. */
 static reshard_status check_contributions(checker *c, const reshard_move *moves, int64_t count)
 {
-    int64_t balance = 0; /* what contributor 0 promises for the others, less what they bring */
+    int64_t balance = 0; /* what contributor 0 promises for the others, minus what they bring */
     for (int64_t i = 0; i < count; i++) {
         if (moves[i].kind != RESHARD_MOVE_COMBINE)
             continue;
@@ -521,7 +521,7 @@ static reshard_status check_link(checker *c, const rs_stage_link *link)
     return status;
 }
 
-/* Everything is compared one by one, so there must not be too much of it. */
+/* Moves are compared with pieces one by one, so their numbers are limited. */
 static reshard_status check_effort(const checker *c)
 {
     int64_t moves = 0, steps = 0;
@@ -563,7 +563,7 @@ static reshard_status check_stages(checker *c)
 reshard_status reshard_plan_check(reshard_plan *plan)
 {
     if (plan->transposed != NULL)
-        return reshard_plan_check(plan->transposed); /* its records, with the ends exchanged */
+        return reshard_plan_check(plan->transposed); /* the same records, ends exchanged */
     int32_t ranks = plan->rank_count;
     reshard_status status = rs_effort_check_all(plan, false);
     if (status != RESHARD_OK)

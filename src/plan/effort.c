@@ -8,7 +8,7 @@
 
 #include <inttypes.h>
 
-/* Steps along one link dim: this rank's spans, cut at the borders of the other side's. */
+/* The steps along one link dim: this rank's spans, cut at the borders of the other side's. */
 static int64_t dim_steps(const rs_link *link, const rs_link_side *near, const rs_link_side *far,
                          const int32_t *coordinates, int32_t along, bool grid)
 {
@@ -23,7 +23,7 @@ static int64_t dim_steps(const rs_link *link, const rs_link_side *near, const rs
     int64_t steps = rs_chain_met_estimate(far_chain, far->layout->shape[far_dim], length, runs);
     if (!grid)
         return steps;
-    if (rs_grid_chain_is_chunks(far_chain)) /* whole chunks are one step together */
+    if (rs_grid_chain_is_chunks(far_chain)) /* consecutive whole chunks take one step together */
         steps = rs_min(steps, rs_multiply_up(runs, 4));
     return rs_multiply_up(steps, rs_max(1, rs_grid_chain_turns(far_chain)));
 }
@@ -42,7 +42,8 @@ static int64_t side_steps(const rs_link *link, const rs_link_side *near, const r
             sum = rs_add_up(sum, along);
             product = rs_multiply_up(product, along);
         }
-        /* A grid goes through its dims one after the other. */
+        /* A grid goes through its dims one after the other, so steps add up instead of
+         * multiplying. */
         steps = grid ? sum : near->layout->flat.count == 0 ? product : steps;
     }
     if (far->layout->flat.count != 0)

@@ -18,7 +18,7 @@
 typedef struct entry_list {
     rs_arena *arena;
     struct {
-        int64_t count; /* members of the run; 0: there is none */
+        int64_t count; /* members of the run; 0 if there is none */
         rs_grid_entry form;
         rs_entry_place step;
     } levels[RS_LOOPS_MAX];
@@ -31,7 +31,7 @@ typedef struct dim_walk {
     const rs_grid_side *near, *far;
     int32_t along;
     const rs_chain *chain; /* of the far dim */
-    int64_t only_position; /* the entries at hand are those of one peer; -1: of all */
+    int64_t only_position; /* >= 0: list only the entries of the peer at this position */
     int64_t near_line;
     entry_list list;
 } dim_walk;
@@ -72,7 +72,7 @@ static reshard_status write_entry(entry_list *list, const rs_grid_entry *entry)
 
 static reshard_status add_at(entry_list *list, int32_t level, const rs_grid_entry *entry);
 
-/* Hands the run of a level upwards; its loop becomes the outermost one. */
+/* Passes the run of a level on to the next one; its loop becomes the outermost one. */
 static reshard_status flush(entry_list *list, int32_t level)
 {
     rs_grid_entry *form = &list->levels[level].form;
@@ -88,7 +88,7 @@ static reshard_status flush(entry_list *list, int32_t level)
     return add_at(list, level + 1, form);
 }
 
-/* Whether the entry is the next one of the level's run. The second member sets the step. */
+/* Whether the entry is the next member of the level's run. The second member sets the step. */
 static bool continues(entry_list *list, int32_t level, const rs_grid_entry *entry)
 {
     int64_t count = list->levels[level].count;
@@ -131,7 +131,7 @@ static reshard_status finish(entry_list *list, rs_grid_entries *out_entries)
 
 /* ---- entries --------------------------------------------------------------------------------- */
 
-/* Who holds a far span. */
+/* Notes who holds a far span. */
 static void set_holders(const dim_walk *w, const rs_span *span, rs_grid_entry *entry)
 {
     entry->own = w->far->taking_part;
@@ -153,9 +153,9 @@ bool rs_grid_chain_is_chunks(const rs_chain *chain)
            chain->cuts[0].piece_count == chain->cuts[0].coordinate_count;
 }
 
-/* How many whole chunks follow a chunk before `end`, other than this rank's own: they differ from
- * it in nothing but their place. Most lines are plain chunks, and most of a line is such a run, so
- * that it costs one step instead of one for each rank. */
+/* The number of whole chunks that follow this one before `end` and before this rank's own. They
+ * differ from it only in their place. Most lines are plain chunks, and most of a line is such a
+ * run; taken as a whole, it costs one step instead of one per rank. */
 static int64_t count_like_chunks(const dim_walk *w, int64_t n, int64_t end, const rs_span *far,
                                  bool own)
 {
@@ -170,7 +170,7 @@ static int64_t count_like_chunks(const dim_walk *w, int64_t n, int64_t end, cons
     return mine > 0 ? rs_min(follow, mine - 1) : follow;
 }
 
-/* One span of this rank's line against all far spans that it meets. */
+/* Adds the entries of one span of this rank's line with all far spans that it meets. */
 static reshard_status add_entries(dim_walk *w, const rs_span *near)
 {
     int32_t far_dim = w->far->link->dim[w->along];
@@ -226,9 +226,9 @@ static reshard_status add_line(dim_walk *w)
 
 #define TURNS_PEERS_MAX 64
 
-/* Cyclic, strided and packed cuts come back to each peer again and again. What goes to one peer is
- * then regular, but what goes to all of them in turn is not, since this rank's own entries are kept
- * apart. So the line is walked once for each peer, if there are not too many. Returns their number,
+/* Cyclic, strided and packed cuts return to each peer again and again. What goes to one peer is
+ * then regular, but what goes to all peers in turn is not, because this rank's own entries are kept
+ * separate. So the line is walked once per peer, unless there are too many. Returns their number,
  * or 0. */
 int64_t rs_grid_chain_turns(const rs_chain *chain)
 {
@@ -243,7 +243,7 @@ int64_t rs_grid_chain_turns(const rs_chain *chain)
     return turns && peers <= TURNS_PEERS_MAX ? peers : 0;
 }
 
-/* The part of the position that the index-th combination of the chain's coordinates makes. */
+/* What the index-th combination of the chain's coordinates contributes to the mesh position. */
 static int64_t position_of(const dim_walk *w, int64_t index)
 {
     int64_t position = 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * family.c - each level holds one run: a form, where it began, its step and how often. A move that
- * continues the run of level 0 lengthens it; any other ends it, which hands the run, now with one
- * loop more, to level 1 as if it were a single move there; and so on upwards. The top level writes
- * records.
+ * family.c - each level holds one run: a form, its first member, the step and the number of
+ * members. A move that continues the run of level 0 lengthens it. Any other move ends it: the run,
+ * now with one more loop, goes to level 1 as if it were a single move there, and so on upwards. The
+ * top level writes records.
  */
 #include "plan/family.h"
 
@@ -158,7 +158,7 @@ static reshard_status write_record(rs_family *family, const rs_move *move)
 
 static reshard_status add_at(rs_family *family, int32_t level, const rs_move *move);
 
-/* Hands the run of a level upwards. */
+/* Passes the run of a level on to the next one. */
 static reshard_status flush(rs_family *family, int32_t level)
 {
     struct rs_family_level *run = &family->levels[level];

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * family.h - single moves in, records out. Moves that follow each other at constant steps become
- * one record with a loop; records of the same form that follow each other at constant steps become
- * one with another loop, and so on: run-length coding on several levels, in one pass and with
- * memory for the records alone.
+ * family.h - turns single moves into records.
+ *
+ * Moves that follow each other at constant steps become one record with a loop. Records of the same
+ * form that follow each other at constant steps become one record with a further loop, and so on:
+ * run-length coding on several levels, in one pass, with memory for the records alone.
  */
 #ifndef RS_PLAN_FAMILY_H
 #define RS_PLAN_FAMILY_H
@@ -16,7 +17,7 @@
 
 #define RS_LOOPS_MAX 6
 
-/* What varies along a loop. */
+/* The values that change from one member of a loop to the next. */
 typedef struct rs_steps {
     int32_t peer;
     int32_t contributor;
@@ -24,7 +25,7 @@ typedef struct rs_steps {
     int64_t start[RESHARD_FACTORS_MAX];
 } rs_steps;
 
-/* A move with everything in place; what is the same for all members of a family comes first. */
+/* A move, or with loops a family of them. All fields but `first` are the same for all members. */
 typedef struct rs_move {
     reshard_move_kind kind;
     int32_t mine; /* this rank */
@@ -37,32 +38,32 @@ typedef struct rs_move {
     int64_t size[RESHARD_FACTORS_MAX];
     int64_t source_strides[RESHARD_FACTORS_MAX];
     int64_t target_strides[RESHARD_FACTORS_MAX];
-    int32_t loop_count; /* inner loops, outermost first */
+    int32_t loop_count; /* loops over members, outermost first */
     int64_t counts[RS_LOOPS_MAX];
     rs_steps steps[RS_LOOPS_MAX];
-    rs_steps first; /* of the first member; peer is a rank, -1 for none */
+    rs_steps first; /* values of the first member; peer is a rank, or -1 for none */
 } rs_move;
 
 typedef struct rs_family {
-    rs_arena *arena; /* of the records and their arrays */
+    rs_arena *arena; /* where the finished records and their arrays go */
     reshard_context *context;
     struct rs_family_level {
         bool used;
-        rs_move form; /* with `count` members at `step` from each other */
+        rs_move form; /* first member of a run of `count`, which are `step` apart */
         int64_t count;
         rs_steps step;
     } levels[RS_LOOPS_MAX];
     reshard_move *items;
     int64_t count, capacity;
-    uint64_t single_count, element_count; /* single moves, and their elements */
+    uint64_t single_count, element_count; /* single moves added, and their elements */
     int64_t added;                        /* moves as they were given, with their loops */
 } rs_family;
 
 void rs_family_init(rs_family *family, reshard_context *context, rs_arena *arena);
 void rs_family_release(rs_family *family);
-/* Errors: RANGE for more than RS_PART_STEPS_MAX moves. */
+/* Errors: RANGE for more than RS_RECORDS_MAX records; likewise from rs_family_finish. */
 reshard_status rs_family_add(rs_family *family, const rs_move *move);
-/* Writes out what is pending; the records are then in the arena. */
+/* Writes out the pending runs. The records are then in the arena. */
 reshard_status rs_family_finish(rs_family *family, reshard_moves *out_moves);
 
 #endif

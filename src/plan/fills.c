@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fills.c - the links of a target must fill it exactly: no element twice, none left out. What is
- * left out is found by taking the links' boxes off the whole, one after another, and becomes a fill
- * or an error.
+ * fills.c - checks that the links of a target fill it exactly: no element twice, none left out.
+ * Gaps are found by subtracting the links' boxes from the whole, one after another. They become
+ * fills or an error.
  */
 #include "base/checked.h"
 #include "base/context.h"
@@ -39,7 +39,8 @@ static reshard_status check_overlap(const target_links *t, int64_t *out_volume)
     reshard_context *context = t->plan->context;
     int32_t ndim = t->plan->targets[t->target].layout->ndim;
     *out_volume = 0;
-    /* Links as shards of one piece each, so that one check serves both. */
+    /* Describe the links as shards of one piece each, so that the overlap check of layouts can be
+     * used. */
     reshard_shard *shards = rs_allocate_array(context, (size_t)t->count, sizeof *shards);
     reshard_piece *pieces = rs_allocate_array(context, (size_t)t->count, sizeof *pieces);
     reshard_status status = shards == NULL || pieces == NULL ? rs_allocation_status() : RESHARD_OK;
@@ -55,7 +56,7 @@ static reshard_status check_overlap(const target_links *t, int64_t *out_volume)
     if (status == RESHARD_ERR_OVERLAP)
         status = rs_fail(RESHARD_ERR_OVERLAP, "target \"%.200s\": two links fill the same element",
                          t->plan->targets[t->target].name);
-    /* Only boxes that do not overlap have a sum that is sure to be a number. */
+    /* Only the volumes of disjoint boxes are sure to add up without overflow. */
     for (int64_t i = 0; i < t->count && status == RESHARD_OK; i++)
         *out_volume += rs_volume(ndim, pieces[i].box.size);
     rs_release(context, pieces, (size_t)t->count * sizeof *pieces);
@@ -72,8 +73,8 @@ static reshard_status add_fill(reshard_plan *plan, int32_t target, const reshard
     return status;
 }
 
-/* Splits fill `index` at the faces of a box that touches it: what is outside stays, what is inside
- * goes. */
+/* Subtracts a box from fill `index`: splits the fill at the faces of the box, keeps what is outside
+ * and drops what is inside. */
 static reshard_status take_off(reshard_plan *plan, int64_t index, const reshard_box *box)
 {
     rs_fill_box rest = plan->fills[index];
@@ -115,7 +116,8 @@ static reshard_status find_fills(const target_links *t)
     for (int64_t i = 0; i < t->count && status == RESHARD_OK; i++) {
         reshard_box box;
         get_box(t, i, &box);
-        /* Backwards: parts that are added at the end are outside the box already. */
+        /* Go backwards: take_off appends parts at the end, and these already lie outside the
+         * box. */
         for (int64_t f = plan->fill_count - 1; f >= first && status == RESHARD_OK; f--)
             status = take_off(plan, f, &box);
     }
@@ -142,7 +144,7 @@ static reshard_status check_target(const target_links *t)
 
 reshard_status rs_plan_check_links(reshard_plan *plan)
 {
-    /* Links sorted by target, in their order within one. */
+    /* The links sorted by target; those of one target keep their order. */
     size_t count = (size_t)plan->link_count;
     int64_t *keys = rs_allocate_array(plan->context, count, sizeof *keys);
     int32_t *links = rs_allocate_array(plan->context, count, sizeof *links);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * flow.c - a binary search over the load L that no member may exceed; each trial is a maximum flow
- * from the groups (as much as their amounts) through their members (as much as L), by Dinic's
- * method: breadth-first levels, then depth-first augmenting along them. Whole capacities give whole
- * flows.
+ * flow.c - a binary search over the load L that no member may exceed. Each trial is a maximum flow
+ * from the groups (limited by their amounts) through their members (limited by L), found by Dinic's
+ * method: breadth-first levels, then depth-first augmentation along them. Whole capacities give
+ * whole flows.
  *
- * Nodes: 0 .. groups-1 are groups, then members, then source and sink. Edges come in pairs, an edge
- * and its reverse.
+ * Nodes 0 .. group_count - 1 are the groups; members, source and sink follow. Edges come in pairs,
+ * an edge and its reverse.
  */
 #include "plan/flow.h"
 
@@ -20,9 +20,9 @@
 typedef struct network {
     const rs_flow_problem *problem;
     int64_t edge_count;
-    int64_t total; /* of all amounts: as good as no limit */
+    int64_t total; /* sum of all amounts; an edge of this capacity has no limit */
     int32_t node_count, source, sink;
-    int32_t *head;    /* node an edge leads to */
+    int32_t *head;    /* the node that an edge leads to */
     int64_t *room;    /* capacity left */
     int64_t *next;    /* next edge of the same node, -1 at the end */
     int64_t *first;   /* first edge of a node */
@@ -42,7 +42,8 @@ static void add_edge(network *n, int32_t from, int32_t to)
     }
 }
 
-/* Edges 2*g are source -> group, then one for each place of the list, then members -> sink. */
+/* The edges are, in this order: source to group, group to member for each element of the list,
+ * member to sink. Reverse edges have odd numbers. */
 static void set_room(network *n, int64_t load)
 {
     const rs_flow_problem *p = n->problem;
@@ -89,7 +90,7 @@ static bool find_levels(network *n)
     return n->level[n->sink] >= 0;
 }
 
-/* One path along the levels, pushed to its limit; 0 when there is none left. */
+/* Pushes as much as possible along one path through the levels. Returns 0 if none is left. */
 static int64_t push_path(network *n)
 {
     int64_t length = 0;
@@ -164,7 +165,7 @@ reshard_status rs_flow_share(reshard_context *context, const rs_flow_problem *pr
         build(&n);
         for (int32_t g = 0; g < problem->group_count; g++)
             n.total += problem->amounts[g];
-        int64_t low = 0, high = n.total; /* `high` is always enough */
+        int64_t low = 0, high = n.total; /* `high` always suffices */
         while (low < high) {
             int64_t middle = low + (high - low) / 2;
             if (maximum_flow(&n, middle) == n.total)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * grid.c - see grid.h. The entries of each dim come from entries.h; here they are multiplied, one
- * of each dim at a time, and the mesh axes that no dim has spoken for become loops. "Near" is the
- * side of this rank, "far" the other one.
+ * grid.c - see grid.h. The entries of each dim come from entries.c. Here they are multiplied, one
+ * entry of each dim at a time, and the mesh axes that no dim accounts for become loops. "Near" is
+ * this rank's side, "far" the other one.
  */
 #include "plan/grid.h"
 
@@ -82,19 +82,19 @@ typedef struct grid {
     rs_grid_side near, far;
     rs_rank_moves *moves;
     rs_grid_entries entries[RESHARD_FACTORS_MAX];     /* by link dim */
-    const rs_grid_entry *chosen[RESHARD_FACTORS_MAX]; /* one of each */
+    const rs_grid_entry *chosen[RESHARD_FACTORS_MAX]; /* one entry of each dim */
 } grid;
 
-/* A mesh axis of the far side that a record runs over: copies of the target, or contributions of
+/* A mesh axis of the far side over which a record loops: copies of the target, or contributors of
  * the source. */
 typedef struct free_axis {
     int32_t count;
-    int32_t own; /* this rank's index on it, or -1 */
+    int32_t own; /* this rank's index on the axis, or -1 */
     int32_t peer_step;
     int32_t contributor_step;
 } free_axis;
 
-/* Appends a loop, or runs it out when there is no room for more. */
+/* Appends a loop to the move, or unrolls it if there is no room for another. */
 static reshard_status add_with_loop(grid *g, rs_family *family, rs_move *move, int64_t count,
                                     const rs_steps *step,
                                     reshard_status (*next)(grid *, rs_family *, rs_move *, void *),
@@ -128,10 +128,11 @@ static reshard_status add_with_loop(grid *g, rs_family *family, rs_move *move, i
 typedef struct axis_walk {
     free_axis axes[RESHARD_AXES_MAX];
     int32_t count;
-    int32_t next; /* axis to loop over */
-    /* axes below it stand at this rank's own index; -1: none is treated apart */
+    int32_t next; /* the next axis to loop over */
+    /* Axes before this one are fixed at this rank's own index; -1 if this rank is not singled
+     * out. */
     int32_t fixed_upto;
-    int32_t side; /* of the axis `fixed_upto`: 0 below the own index, 1 above it */
+    int32_t side; /* on axis `fixed_upto`: 0 for indices below this rank's own, 1 for those above */
 } axis_walk;
 
 static reshard_status run_axes(grid *g, rs_family *family, rs_move *move, void *user)
@@ -162,8 +163,8 @@ static reshard_status run_axes(grid *g, rs_family *family, rs_move *move, void *
     return status;
 }
 
-/* All far ranks of a product but this one: for each axis, those that agree with this rank on the
- * axes before it and are below or above it on that axis. */
+/* Adds the moves with all far ranks of a product except this one: for each axis, with the ranks
+ * that equal this one on all earlier axes and lie below or above it on that axis. */
 static reshard_status run_others(grid *g, rs_move *move, axis_walk *w)
 {
     rs_family *family = g->sending ? &g->moves->sends : &g->moves->receives;
@@ -194,8 +195,8 @@ static void add_free_axis(axis_walk *w, int32_t count, int32_t own, int32_t peer
         w->axes[w->count++] = (free_axis){count, own, peer_step, contributor_step};
 }
 
-/* The far side's axes that no dim's entries have spoken for. `position` gets the offset of fixed
- * coordinates. */
+/* Finds the axes of the far side that the dims' entries do not account for. Adds the offset of
+ * fixed coordinates to `position`. */
 static void find_free_axes(const grid *g, axis_walk *w, int64_t *position)
 {
     const reshard_layout *far = g->far.layout;
@@ -226,7 +227,7 @@ static void find_free_axes(const grid *g, axis_walk *w, int64_t *position)
             if (cut->piece_count == cut->coordinate_count)
                 continue;
             int32_t stride = far->axes[cut->axis].stride;
-            /* The entry's own index among the holders of its piece. */
+            /* This rank's index among the holders of its piece. */
             int64_t piece = rs_multiply_divide(g->far.coordinates[cut->axis], cut->piece_count,
                                                cut->coordinate_count);
             int64_t first = rs_divide_up(piece * cut->coordinate_count, cut->piece_count);
@@ -241,7 +242,7 @@ static reshard_status finish_product(grid *g, rs_family *unused, rs_move *move, 
     (void)unused;
     (void)user;
     axis_walk w = {.fixed_upto = -1};
-    int64_t position = move->first.peer; /* so far the position in the far mesh */
+    int64_t position = move->first.peer; /* `peer` is still a position in the far mesh here */
     bool own = true;
     for (int32_t along = 0; along < g->link->ndim; along++)
         own = own && g->chosen[along]->own;
@@ -261,7 +262,8 @@ static reshard_status finish_product(grid *g, rs_family *unused, rs_move *move, 
     return status;
 }
 
-/* Multiplies in the loops of the chosen entries, dim by dim. */
+/* How far run_entry_loops has got: it adds the loops of the chosen entries to the move, dim by
+ * dim. */
 typedef struct loop_walk {
     int32_t along, loop;
     const int64_t *far_strides, *near_strides;
@@ -288,8 +290,8 @@ static reshard_status run_entry_loops(grid *g, rs_family *family, rs_move *move,
     return add_with_loop(g, family, move, loop->count, &step, run_entry_loops, &after);
 }
 
-/* The strides of a shard from the lengths of its lines. `lines` is by link dim, a shard's memory by
- * tensor dim. */
+/* The strides of a shard, from the lengths of its lines. Arrays are indexed by link dim, but a
+ * shard's memory is in the order of tensor dims. */
 static void shard_strides(const rs_link_side *of, const int64_t *lines, int64_t *out_strides)
 {
     int64_t stride = 1;

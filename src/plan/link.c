@@ -36,8 +36,8 @@ static reshard_status take_box(const char *which, const reshard_box *given, rs_l
     return RESHARD_OK;
 }
 
-/* Gives each dim of a side as many of the factors, in the side's order, as multiply to its length;
- * factors of 1 that are left over go to the last dim. */
+/* Gives each dim of a side as many factors, in the side's order, as it takes to multiply to the
+ * dim's length. Remaining factors of 1 go to the last dim. */
 static reshard_status group_factors(const char *which, rs_link *link, rs_link_side *side)
 {
     int32_t next = 0;
@@ -173,14 +173,14 @@ void rs_link_digest(const reshard_link *given, rs_digest *digest)
 typedef struct box_walk {
     const rs_link *link;
     const rs_link_side *side;
-    int64_t low[RESHARD_NDIM_MAX], high[RESHARD_NDIM_MAX]; /* counted from the link's box */
+    int64_t low[RESHARD_NDIM_MAX], high[RESHARD_NDIM_MAX]; /* relative to the link's box */
     rs_link_box box;
     rs_link_box_fn fn;
     void *user;
 } box_walk;
 
-/* Dim by dim: a range of a dim made of one link dim is itself; of several, it is split like a flat
- * range. */
+/* Goes on from dim to dim. The range of a dim that consists of one link dim is taken as it is; if
+ * it consists of several, it is split like a flat range. */
 static reshard_status walk_dim(box_walk *w, int32_t dim)
 {
     if (dim == w->side->ndim)
@@ -192,8 +192,8 @@ static reshard_status walk_dim(box_walk *w, int32_t dim)
         w->box.size[members[0]] = w->high[dim] - w->low[dim];
         return walk_dim(w, dim + 1);
     }
-    /* Factors of one dim are at most RESHARD_FACTORS_MAX; those of 1 carry nothing, and of the
-     * others (each at least 2) a flat block holds RESHARD_NDIM_MAX: rs_link_resolve made sure. */
+    /* Factors of 1 carry nothing. rs_link_resolve has made sure that no more than RESHARD_NDIM_MAX
+     * others are left, which is what fits into a flat block. */
     rs_flat_block block = {.ndim = 0};
     int32_t kept[RESHARD_NDIM_MAX];
     for (int32_t i = 0; i < count; i++) {

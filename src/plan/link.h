@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * link.h - a link between two layouts, resolved: coordinates of link space and how they map to both
- * tensors.
+ * link.h - a resolved link: the coordinates of link space, and how they map to both tensors.
  *
- * Link space has one dim for each factor (in the target's order), or one for each dim of the
- * tensors when there are no factors. A box of link space is a box on both sides unless dims were
- * split; then it is a strided pattern on the side whose dims are products of several factors.
+ * Link space has one dim per factor (in the target's order) or, without factors, one per dim of the
+ * tensors. A box of link space is a box on both sides unless dims were split. Then it is a strided
+ * pattern on the side where a tensor dim is a product of several factors.
  */
 #ifndef RS_PLAN_LINK_H
 #define RS_PLAN_LINK_H
@@ -22,49 +21,48 @@ typedef struct rs_link_box {
     int64_t size[RESHARD_FACTORS_MAX];
 } rs_link_box;
 
-/* One side of a link: the tensor's box, and for each of its dims the link dims it is made of. */
+/* One side of a link: the tensor's box, and the link dims that make up each of its dims. */
 typedef struct rs_link_side {
     const reshard_layout *layout;
     int32_t ndim; /* of the tensor */
     int64_t offset[RESHARD_NDIM_MAX];
     int64_t size[RESHARD_NDIM_MAX];
-    /* dim d has the link dims members[first[d] .. first[d+1]-1], slowest first */
+    /* Dim d consists of the link dims members[first[d]] .. members[first[d + 1] - 1], slowest
+     * first. */
     int32_t first[RESHARD_NDIM_MAX + 1];
     int32_t members[RESHARD_FACTORS_MAX];
     int32_t dim[RESHARD_FACTORS_MAX];    /* by link dim: the tensor dim it belongs to */
-    int64_t weight[RESHARD_FACTORS_MAX]; /* and how far one step goes along it */
+    int64_t weight[RESHARD_FACTORS_MAX]; /* by link dim: its step along that tensor dim */
 } rs_link_side;
 
 typedef struct rs_link {
     int32_t ndim; /* of link space */
     int64_t size[RESHARD_FACTORS_MAX];
-    bool split; /* some dim is made of several link dims */
+    bool split; /* some tensor dim does not consist of exactly one link dim */
     rs_link_side source, target;
 } rs_link;
 
-/* Errors: INVALID with what does not fit. */
+/* Errors: INVALID or RANGE, with words about what does not fit. */
 reshard_status rs_link_resolve(const reshard_link *given, const reshard_layout *source,
                                const reshard_layout *target, rs_link *out_link);
 
-/* Boxes and factors, not the tensors. */
+/* Adds the boxes and factors to a digest, but not which tensors are linked. */
 void rs_link_digest(const reshard_link *given, rs_digest *digest);
 
-/*
- * The part of a box of a tensor (start, size in the tensor's coordinates) that lies in the link's
- * box, as boxes of link space: one unless dims are split. They depend on the box alone, are
- * disjoint, and come in a fixed order.
- */
+/* Takes a box of a tensor (start and size in the tensor's coordinates), clips it to the link's box,
+ * and calls fn with the result as boxes of link space: one box unless dims are split. The boxes
+ * depend on the given box alone, are disjoint, and come in a fixed order. */
 typedef reshard_status (*rs_link_box_fn)(void *user, const rs_link_box *box);
 reshard_status rs_link_boxes(const rs_link *link, const rs_link_side *side, const int64_t *start,
                              const int64_t *size, rs_link_box_fn fn, void *user);
 
-/* The smallest box of the tensor that holds a box of link space. */
+/* The smallest box of the tensor that contains a box of link space. */
 void rs_link_bound(const rs_link *link, const rs_link_side *side, const rs_link_box *box,
                    int64_t *out_start, int64_t *out_size);
 /* The tensor coordinates of one point of link space. */
 void rs_link_point(const rs_link *link, const rs_link_side *side, const int64_t *at,
                    int64_t *out_point);
-/* Steps in memory along each link dim, from the steps along the tensor's dims. */
+/* Turns strides along the tensor's dims into strides along the link dims. */
 void rs_link_strides(const rs_link *link, const rs_link_side *side, const int64_t *strides,
                      int64_t *out_strides);
 

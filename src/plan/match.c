@@ -44,8 +44,8 @@ static reshard_status see_far_region(void *user, const rs_region *region)
         s->match.target = region;
     if (!s->link->split)
         return rs_link_boxes(s->link, s->far, region->start, region->size, meet, s);
-    /* Where dims are split, the boxes of a clipped region are others than those of the whole
-     * one. */
+    /* If dims are split, a clipped region has other boxes than the whole one. Use those of the
+     * whole one, so that both ends find the same. */
     int64_t start[RESHARD_NDIM_MAX], size[RESHARD_NDIM_MAX];
     rs_region_whole(region, start, size);
     return rs_link_boxes(s->link, s->far, start, size, meet, s);

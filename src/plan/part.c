@@ -49,7 +49,7 @@ static reshard_status add_chosen(const rs_chosen *chosen, int32_t rank, rs_rank_
     return rs_family_add(family, &move);
 }
 
-/* The first of the sorted list whose target (or source) is the rank. */
+/* The first entry of the sorted list with this rank as its target (or source). */
 static int64_t search_chosen(const rs_template *template, int32_t rank, bool by_source)
 {
     int64_t low = 0, high = template->chosen_count;
@@ -164,7 +164,7 @@ static reshard_status transpose_record(rs_arena *arena, reshard_move *record)
     return RESHARD_OK;
 }
 
-/* Fills have no source, so nothing flows back through them: they are left out. */
+/* Fills have no source, so nothing flows back through them. They are left out. */
 static reshard_status transpose_list(rs_arena *arena, reshard_moves *moves, uint64_t *dropped,
                                      uint64_t *dropped_singles)
 {
@@ -324,8 +324,8 @@ int64_t reshard_move_count(const reshard_move *move)
     return count;
 }
 
-/* On the way from one member to the next the peer may pass over this very rank, so which end is
- * mine is asked of the record, not of a member. */
+/* Whether this rank is the source end. Ask this of the record, not of a member: on the way from one
+ * member to the next, the peer may pass over this rank's number. */
 static bool is_sent_by(const reshard_move *record, int32_t rank)
 {
     return record->source_rank == rank;
@@ -365,7 +365,7 @@ typedef struct single_walk {
     int32_t peer;
     rs_single_fn fn;
     void *user;
-    /* How far the peer can still go down and up through the loops from this one on. */
+    /* By loop: how far down and up the peer can still go through this loop and those inside it. */
     int64_t down[RS_LOOPS_MAX + 1], up[RS_LOOPS_MAX + 1];
 } single_walk;
 

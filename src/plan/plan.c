@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan.c - making plans and the plain questions about them. */
+/* plan.c - creates plans and answers the simple questions about them. */
 #include "plan/plan.h"
 
 #include "base/checked.h"
@@ -12,7 +12,8 @@
 #include <assert.h>
 #include <string.h>
 
-/* Part of the digest: plans of planners that would choose other moves are not equal. */
+/* Part of the digest, so that planners that would choose different moves do not take each other's
+ * plans for equal. */
 #define PLANNER_VERSION 1
 
 reshard_link reshard_link_whole(int32_t source, int32_t target)
@@ -81,7 +82,7 @@ static reshard_status take_options(reshard_plan *plan, const reshard_plan_option
         return rs_fail(RESHARD_ERR_RANGE,
                        "%zu bytes of staging are too few: at least %zu are needed", *staging,
                        RESHARD_STAGING_BYTES_MIN);
-    /* Eight segments at least, so that sending, receiving and unpacking can overlap. */
+    /* At least eight segments, so that sending, receiving and unpacking can overlap. */
     plan->segment_bytes = (size_t)4 << 20;
     while (plan->segment_bytes > *staging / 8)
         plan->segment_bytes /= 2;

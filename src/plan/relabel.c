@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * relabel.c - which rank should play which part of the target. Part i on rank j keeps the bytes
- * that rank j holds of what part i needs; the permutation that keeps the most moves the fewest. All
- * targets are relabelled alike.
+ * relabel.c - chooses which rank plays which part of the target. With part i on rank j, the bytes
+ * that rank j holds of what part i needs stay in place; the permutation that keeps the most bytes
+ * moves the fewest. All targets are relabelled alike.
  */
 #include "base/checked.h"
 #include "base/context.h"
@@ -15,13 +15,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RANKS_MAX 4096 /* the matrix takes 8 bytes for each pair */
+#define RANKS_MAX 4096 /* the matrix takes 8 bytes for each pair of ranks */
 
 typedef struct kept_bytes {
     int32_t count;
     const int32_t *ranks; /* of all targets, increasing */
     int64_t *matrix;
-    int32_t part; /* whose row is being added to */
+    int32_t part; /* the row that is being filled */
     int64_t bytes;
 } kept_bytes;
 
@@ -71,15 +71,15 @@ static reshard_status fill_matrix(reshard_plan *plan, kept_bytes *k)
     return RESHARD_OK;
 }
 
-/* Ranks that A leaves without a shard are of the mesh all the same, and change places with
- * others. */
+/* Ranks that the placement A leaves without a shard belong to the mesh all the same, and may change
+ * places with others. */
 static int32_t player_count(const reshard_layout *layout)
 {
     return layout->spec->kind == RESHARD_SPEC_CUTS ? layout->spec->mesh->size
                                                    : reshard_layout_rank_count(layout);
 }
 
-/* Ranks of all targets, each once, in the arena. */
+/* Lists the ranks of all targets, each once, in the arena. */
 static reshard_status list_ranks(reshard_plan *plan, int32_t **out_ranks, int32_t *out_count)
 {
     int64_t room = 0;
@@ -113,7 +113,7 @@ static reshard_status list_ranks(reshard_plan *plan, int32_t **out_ranks, int32_
     return *out_ranks == NULL ? rs_allocation_status() : RESHARD_OK;
 }
 
-/* Gives every target the ranks that play its parts. */
+/* Replaces the ranks of every target by those that play their parts. */
 static reshard_status apply(reshard_plan *plan, const kept_bytes *k, const int32_t *players)
 {
     rs_rank_map map = {k->count, k->ranks, players};

@@ -14,8 +14,8 @@ static bool combines_to_itself(reshard_reduction reduction)
            reduction == RESHARD_BAND || reduction == RESHARD_BOR;
 }
 
-/* The contributor of a sum or product that takes the whole value: one that holds it already if
- * there is one, so that nothing moves; else the first. */
+/* The contributor to a sum or product that gets the whole value: one that already holds it if there
+ * is one, so that nothing moves; otherwise the first. */
 static int32_t placed_contributor(const rs_match *match)
 {
     const rs_region *source = match->source;
@@ -33,8 +33,9 @@ static int32_t placed_contributor(const rs_match *match)
     return best < 0 ? 0 : best;
 }
 
-/* Source and target are partial by the same reduction: contributions go over as they are, the first
- * ones of several to the first ones of fewer. Averages only when their numbers agree. */
+/* Whether source and target are partial by the same reduction, so that contributions are taken over
+ * unchanged. If the target has fewer contributors, each of them combines several consecutive
+ * contributions. Averages also need equal numbers of contributors and equal divisors. */
 static bool carries_over(const reshard_layout *source, const reshard_layout *target)
 {
     if (!source->partial || source->reduction != target->reduction)
@@ -99,8 +100,8 @@ void rs_route_set_combination(const reshard_layout *source, const reshard_layout
 
 /* ---- who sends ------------------------------------------------------------------------------- */
 
-/* How many times the target cuts the dim that a source dim is linked to: parts along it meet few
- * needers. */
+/* The number of pieces into which the target cuts the dim that a source dim is linked to. Parts
+ * along a dim that is cut often meet few needers. */
 static int64_t target_cuts(const rs_link *link, int32_t source_dim)
 {
     const reshard_layout *target = link->target.layout;
@@ -113,8 +114,8 @@ static int64_t target_cuts(const rs_link *link, int32_t source_dim)
     return cuts;
 }
 
-/* Rule 3 divides the dim that gives the most parts; of several, the one that the target cuts most,
- * so that parts follow the target's borders. */
+/* Rule 3 divides the dim that gives the most parts; among equals, the one that the target cuts
+ * most, so that parts follow the target's borders. */
 static int32_t choose_division_dim(const rs_link *link)
 {
     const reshard_layout *source = link->source.layout;
@@ -145,8 +146,8 @@ void rs_routing_init(rs_routing *routing, const rs_link *link)
     routing->division_dim = choose_division_dim(link);
 }
 
-/* The own line of the division dim, of the region's first holder, in which the box begins at
- * `low`. */
+/* The length of the own line of the region's first holder along the division dim. out_low is set to
+ * where the match's box begins in it. */
 static int64_t division_line(const rs_routing *routing, const rs_match *match, int64_t *out_low)
 {
     const reshard_layout *source = match->source->layout;
@@ -160,7 +161,7 @@ static int64_t division_line(const rs_routing *routing, const rs_match *match, i
     return rs_chain_length(chain, source->shape[dim], first);
 }
 
-/* Cuts the box to part `part` of `parts`; false when nothing is left. */
+/* Clips the box to part `part` of `parts`. Returns false if nothing is left. */
 static bool clip_to_part(const rs_routing *routing, const rs_match *match, int64_t part,
                          int64_t parts, rs_link_box *box)
 {
@@ -223,11 +224,11 @@ static reshard_status add_move(router *r, const rs_match *match, const rs_link_b
                         : move.sending ? &r->moves->sends
                                        : &r->moves->receives;
     if (kept)
-        move.sending = false; /* both ends are mine; the peer is the source */
+        move.sending = false; /* both ends are this rank; the peer is the source */
     return rs_family_add(family, &move);
 }
 
-/* Rule 2 and 3, seen by the needer: one or more senders for one contribution. */
+/* Rules 2 and 3 for the needer: one or more senders of one contribution. */
 static reshard_status receive_from(router *r, const rs_match *match,
                                    const rs_combination *combination, int32_t contributor)
 {
@@ -271,7 +272,7 @@ static reshard_status receive(void *user, const rs_match *match)
     return status;
 }
 
-/* One needer, seen by a holder whose turn it may be. */
+/* The rules for a holder and one needer: adds a move if this holder sends to it. */
 static reshard_status send_to(router *r, const rs_match *match, const rs_combination *combination,
                               int32_t target_contributor, int64_t j)
 {
@@ -305,7 +306,7 @@ static reshard_status send(void *user, const rs_match *match)
         if (mine->contributor < combination.first ||
             mine->contributor >= combination.first + combination.count)
             continue;
-        /* Holder u serves the needers j with j mod s = u, or the one needer u mod t. */
+        /* Holder u serves the needers j with j mod s = u or, if s > t, only needer u mod t. */
         int64_t step = s <= t ? s : t;
         for (int64_t j = mine->copy % step; j < t && status == RESHARD_OK; j += step)
             status = send_to(r, match, &combination, c, j);

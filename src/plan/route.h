@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * route.h - from matches to moves: which holder sends to which needer, what is kept, what is
+ * route.h - turns matches into moves: which holder sends to which needer, what is kept, and what is
  * combined.
  *
- * The rule, for a match that s holders have (of one contribution) and t ranks need (docs/plan.md
- * has the proof of its bounds):
+ * The rule, for a match that s ranks hold (of one contribution) and t ranks need (docs/plan.md
+ * proves its bounds):
  *  1. A needer that holds the contribution itself keeps it.
- *  2. s <= t: needer j takes it from holder j mod s.
- *  3. s > t: needer j has the holders j, j+t, j+2t, .. to itself. They divide the source's own line
- *     of one dim in equal parts, and each sends its part. Where the source is flat or listed, or
- *     the link splits dims, they take turns by the needer's rank instead.
+ *  2. If s <= t, needer j receives it from holder j mod s.
+ *  3. If s > t, needer j has the holders j, j+t, j+2t, .. to itself. They divide the source's own
+ *     line of one dim into equal parts, and each sends its part. If the source is flat or listed,
+ *     or the link splits dims, they take turns by the needer's rank instead.
  */
 #ifndef RS_PLAN_ROUTE_H
 #define RS_PLAN_ROUTE_H
@@ -22,25 +22,24 @@ typedef struct rs_rank_moves {
     rs_family receives, sends, keeps;
 } rs_rank_moves;
 
-/* One link between a source and a target with what is to be combined on the way. */
+/* A link, and how rule 3 divides its matches among holders. */
 typedef struct rs_routing {
     rs_link link;
-    int32_t division_dim; /* of the source, see rule 3; -1: take turns */
+    int32_t division_dim; /* the source dim that rule 3 divides; -1 if holders take turns */
 } rs_routing;
 
 void rs_routing_init(rs_routing *routing, const rs_link *link);
 
-/* Adds the moves of one rank, one by one. */
+/* Adds the moves of one rank, one at a time. */
 reshard_status rs_route_rank(const rs_routing *routing, int32_t rank, rs_rank_moves *moves);
 
-/* A move between two holders, complete but for kind, combination and which end is mine. */
+/* Fills in a move between two holders, except for its kind, its combination and which end is this
+ * rank. Without a source (NULL), only the target's end. */
 void rs_route_fill_move(const rs_match *match, const rs_link_box *box, const rs_holder *source,
                         const rs_holder *target, rs_move *out_move);
 
-/*
- * Which contributions make up the value at the target's contributor: first .. first+count-1 of the
- * source's. A count of 0: none does, and the target gets the identity of its reduction.
- */
+/* The source contributions that make up the value of one target contributor: first .. first + count
+ * - 1. If count is 0 there are none, and the target gets the identity of its reduction. */
 typedef struct rs_combination {
     int32_t first, count;
 } rs_combination;
@@ -49,8 +48,8 @@ rs_combination rs_route_combination(const rs_match *match, int32_t target_contri
 /* Sets kind, contributor_count, reduction and divisor. */
 void rs_route_set_combination(const reshard_layout *source, const reshard_layout *target,
                               const rs_combination *combination, rs_move *move);
-/* Errors: UNSUPPORTED when the target mixes sums and averages and the source does not already do so
- * in the same way. */
+/* Errors: UNSUPPORTED if the target mixes sums and averages, unless the source does so in the same
+ * way. */
 reshard_status rs_route_check(const reshard_layout *source, const reshard_layout *target);
 
 #endif

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * stages.c - one stage or two.
+ * stages.c - decides between one stage and two.
  *
- * When a target has many copies of what few ranks hold, or of what many ranks contribute to, going
+ * If a target has many copies of data that few ranks hold, or that many ranks contribute to, going
  * there directly makes the same ranks send or read everything again for each copy. Two stages are
- * then cheaper: first to a layout in which the copies have divided the target among themselves,
- * then from there to all of them: reduce-scatter and all-gather when the source is partial, scatter
- * and all-gather when it is one rank.
+ * then cheaper: first to a layout in which the copies divide the target among themselves, then from
+ * there to all copies. That is reduce-scatter and all-gather if the source is partial, scatter and
+ * all-gather if it is a single rank.
  *
- * The choice compares elements in and out of the busiest rank, taken from the layouts' largest
- * shards and from who holds and needs the first element; so all ranks choose alike, and no rank has
- * to look at others.
+ * The choice compares the elements that go into and out of the busiest rank. They are estimated
+ * from the layouts' largest shards and from the ranks that hold and need the first element, so all
+ * ranks decide alike without asking each other.
  */
 #include "base/checked.h"
 #include "base/context.h"
@@ -34,14 +34,14 @@ static reshard_status keep_region(void *user, const rs_region *region)
 
 #define HOLDERS_ASKED_MAX ((int64_t)1 << 20)
 
-/* How many of the ranks that need a region hold it already: asks the fewer about the others. */
+/* How many ranks hold both regions. Looks up the ranks of the smaller set in the larger one. */
 static int64_t count_in_both(const rs_region *a, const rs_region *b)
 {
     int64_t size_a = rs_region_copy_count(a) * a->layout->contributor_count;
     int64_t size_b = rs_region_copy_count(b) * b->layout->contributor_count;
     if (size_a > size_b)
         return count_in_both(b, a);
-    /* Of very many, evenly spaced ones stand for all. */
+    /* Of very many ranks, evenly spaced ones represent the others. */
     int64_t step = rs_divide_up(size_a, HOLDERS_ASKED_MAX);
     int64_t copies = rs_region_copy_count(a), both = 0;
     for (int64_t i = 0; i < size_a; i += step) {
@@ -81,7 +81,7 @@ static bool two_stages_pay(const reshard_layout *source, const reshard_layout *t
     double s = (double)rs_region_copy_count(&held), t = (double)rs_region_copy_count(&needed);
     double m = source->contributor_count, r = (double)replicas_of(target);
     double both = (double)count_in_both(&held, &needed);
-    double own = both > 0 ? 1 : 0; /* a rank that needs all contributions has at most one itself */
+    double own = both > 0 ? 1 : 0; /* a rank that needs all contributions holds one at most */
     double from = (double)rs_layout_shard_volume_max(source);
     double to = (double)rs_layout_shard_volume_max(target);
     double divided = (double)rs_divide_up(rs_layout_shard_volume_max(target), replicas_of(target));
@@ -104,8 +104,8 @@ static bool two_stages_pay(const reshard_layout *source, const reshard_layout *t
 
 /* ---- the intermediate layout ----------------------------------------------------------------- */
 
-/* How one replicated axis is cut in the intermediate layout: `rows` parts of the first dim,
- * `columns` of the second. */
+/* How the intermediate layout cuts one replicated axis: into `rows` parts of the first dim times
+ * `columns` parts of the second. */
 typedef struct axis_split {
     int32_t rows, columns;
 } axis_split;
@@ -113,7 +113,7 @@ typedef struct axis_split {
 /* With more columns, rows would be cut so finely that flat ranges make fewer and longer runs. */
 #define COLUMNS_MAX 64
 
-/* Even cuts along dims for all replicated axes, if there are any. */
+/* Cuts the first two dims evenly for all replicated axes. Returns false if that is not possible. */
 static bool split_evenly(const reshard_layout *target, axis_split *out_splits)
 {
     if (target->flat.count != 0 || target->ndim == 0)
@@ -137,15 +137,16 @@ static bool split_evenly(const reshard_layout *target, axis_split *out_splits)
     return axes <= RESHARD_AXES_MAX;
 }
 
+/* The intermediate layout under construction. */
 typedef struct builder {
     const reshard_layout *target;
     int32_t axis_count;
     int32_t sizes[RESHARD_AXES_MAX];
-    int32_t moved[RESHARD_AXES_MAX]; /* where an axis of the target has gone */
+    int32_t moved[RESHARD_AXES_MAX]; /* by axis of the target: where it begins in the new mesh */
     int32_t cut_count;
     reshard_cut cuts[2 * RESHARD_AXES_MAX];
     int32_t late_count;
-    reshard_cut late[RESHARD_AXES_MAX]; /* come after the target's own cuts */
+    reshard_cut late[RESHARD_AXES_MAX]; /* cuts of replicated axes, after the target's own cuts */
 } builder;
 
 static void add_axis(builder *b, int32_t size, int32_t dim, reshard_shard_rule rule)
@@ -156,8 +157,8 @@ static void add_axis(builder *b, int32_t size, int32_t dim, reshard_shard_rule r
     b->sizes[b->axis_count++] = size;
 }
 
-/* A replicated axis of size rows * columns becomes two axes in the same place, so that ranks stay
- * where they are. */
+/* A replicated axis of size rows * columns becomes two adjacent axes in its place, so every rank
+ * keeps its position. */
 static void add_axes(builder *b, const axis_split *splits)
 {
     for (int32_t a = 0; a < b->target->axis_count; a++) {
@@ -213,10 +214,10 @@ static void add_link(rs_stage *stage, const rs_stage_link *link)
     stage->links[stage->link_count++] = *link;
 }
 
-/* Links with equal layouts come to equal decisions; the last few are remembered. */
+/* Links with equal layouts get equal decisions, so the last few are remembered. */
 typedef struct decision {
     const reshard_layout *source, *target;
-    reshard_layout *intermediate; /* NULL: one stage */
+    reshard_layout *intermediate; /* NULL for a single stage */
 } decision;
 
 #define DECISIONS 32
@@ -246,7 +247,7 @@ static reshard_status decide(reshard_plan *plan, const reshard_link *link, decis
     return RESHARD_OK;
 }
 
-/* Takes over the reference to the intermediate layout, which may be NULL. */
+/* Takes ownership of one reference to the intermediate layout, which may be NULL. */
 static void add_planned_link(reshard_plan *plan, int32_t index, reshard_layout *intermediate)
 {
     const reshard_link *given = &plan->links[index];
@@ -269,7 +270,7 @@ static void add_planned_link(reshard_plan *plan, int32_t index, reshard_layout *
     halves[0].shown.target_is_intermediate = halves[1].shown.source_is_intermediate = 1;
     halves[0].shown.target_layout = halves[1].shown.source_layout = intermediate;
     plan->intermediates[plan->intermediate_count++] = intermediate;
-    /* Combined values stay in the source's type until the last stage. */
+    /* Combined values keep the source's dtype until the last stage. */
     halves[0].shown.target_dtype = halves[1].shown.source_dtype = source->dtype;
     add_link(&plan->stages[0], &halves[0]);
     add_link(&plan->stages[1], &halves[1]);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stats.c - a plan as a whole, rank by rank: bytes, moves, the matrix; and the text form of a
- * part. */
+/* stats.c - the figures of a whole plan, added up rank by rank: bytes, moves and the matrix. Also
+ * the text form of a part. */
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/dtype.h"
@@ -16,13 +16,13 @@
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-/* Adds a record, from loop `level` on, with `peer` for the rank that is not mine. Loops that stay
- * with one peer count as often as they run. */
+/* Adds the bytes of a record that arrives at this rank, from loop `level` on, with `peer` as its
+ * source. Loops that stay with one peer are multiplied instead of run. */
 static void add_to_matrix(uint64_t *matrix, int32_t rank_count, const reshard_move *record,
                           int32_t level, int32_t peer, uint64_t bytes)
 {
     if (level == record->loop_count) {
-        /* A fill is handed over by nobody: it stays. */
+        /* Nobody sends a fill, so it counts as kept. */
         int32_t source = peer < 0 ? record->target_rank : peer;
         matrix[(int64_t)source * rank_count + record->target_rank] += bytes;
         return;
@@ -105,7 +105,7 @@ reshard_status reshard_plan_get_stats(reshard_plan *plan, reshard_plan_stats *ou
         reshard_part_destroy(part);
         stats.bytes_moved += one.bytes_in;
         stats.bytes_kept += one.bytes_kept;
-        stats.moves += one.moves - one.moves_out; /* each counts once, where it arrives */
+        stats.moves += one.moves - one.moves_out; /* each is counted once, where it arrives */
         stats.records += one.records;
         stats.bytes_in_max = most(stats.bytes_in_max, one.bytes_in);
         stats.bytes_out_max = most(stats.bytes_out_max, one.bytes_out);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * stream.c - the byte stream between two ranks. Both ends list the same single moves, found by each
- * from its own side; sorting them by where they land makes the order the same too. No two moves of
- * a stream land on the same place with the same contributor, so the order is complete.
+ * stream.c - the byte stream between two ranks. Each end finds the same single moves from its own
+ * side, and sorts them by where they land and where they come from. No two moves of a stream agree
+ * in all of that, so both ends get the same order.
  */
 #include "base/context.h"
 #include "base/error.h"
@@ -21,10 +21,10 @@ typedef struct entry {
 } entry;
 
 typedef struct stream {
-    reshard_stream shown; /* first, so that the stream can be found from it */
+    reshard_stream shown; /* first, so that its address is also that of the stream */
     reshard_context *context;
     rs_arena arena;
-    entry *entries; /* until the stream is finished */
+    entry *entries; /* freed once the stream is finished */
     int64_t count, capacity;
     int32_t link;
 } stream;
