@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * build.c - from a rank's part of a plan to operations and peers.
+ * build.c - turns a rank's part of a plan into operations and peers.
  *
  * A record becomes one operation for each of its peers: loops that stay with a peer become dims of
- * the copy, loops that change the peer are unrolled. Which side walks is decided for each stage
- * link from the part of one rank that all ranks can compute, the first rank of the target: the
- * source walks when its runs are short and the target's are longer. Otherwise several ranks would
- * read the same cache lines of the source, in pieces too small for the processor to read ahead.
+ * the copy, and loops that change the peer are unrolled. Which side walks is decided for each stage
+ * link from a part that all ranks can compute, that of the target's first rank. The source walks if
+ * its runs are short and the target's are longer. Otherwise several ranks would read the same cache
+ * lines of the source, in pieces too small for the processor to read ahead.
  */
 #include "base/checked.h"
 #include "base/context.h"
@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Shorter runs share cache lines, or end before the processor begins to read ahead. */
+/* Shorter runs share cache lines, or end before the processor starts to read ahead. */
 #define SHORT_RUN_BYTES 512
 
 typedef struct builder {
@@ -28,7 +28,7 @@ typedef struct builder {
     int32_t link;
     reshard_stage_link shown;
     bool *pushes; /* by stage link */
-    bool many;    /* the copies of this stage together are larger than the caches */
+    bool many;    /* the copies of this stage together exceed the caches */
     rs_operation *operations;
     int64_t count, capacity;
     int32_t *peers;
@@ -55,8 +55,7 @@ int64_t rs_exec_slot(const reshard_exec *exec, const reshard_stage_link *link, b
 
 /* ---- operations ------------------------------------------------------------------------------ */
 
-/* The dims of a record for one peer: the loops that stay with the peer, then the record's own
- * dims. */
+/* The dims of a record for one peer: loops that stay with the peer, then the record's own dims. */
 typedef rs_operation_shape shape;
 
 static bool stays(const reshard_move_loop *loop)
@@ -64,8 +63,8 @@ static bool stays(const reshard_move_loop *loop)
     return loop->peer_step == 0 && loop->contributor_step == 0;
 }
 
-/* Takes as many of the loops that stay with the peer as there is room for; the others are unrolled.
- * Returns a mask of those taken. */
+/* Takes as many of the loops that stay with the peer as there is room for. The others have to be
+ * unrolled. Returns a mask of those taken. */
 static uint32_t make_shape(const reshard_move *record, shape *out)
 {
     uint32_t taken = 0;
@@ -122,7 +121,7 @@ static reshard_status add_operation(builder *b, const rs_operation *form, bool s
     if (form->source_slot < 0)
         peer = b->exec->part->rank;
     if (peer != b->exec->part->rank && !rs_group_is_near(b->exec->group, peer))
-        return RESHARD_OK; /* goes by message */
+        return RESHARD_OK; /* it goes by message */
     reshard_status status = rs_grow(b->exec->context, (void **)&b->operations, &b->capacity,
                                     b->count + 1, sizeof *b->operations);
     if (status != RESHARD_OK)
@@ -232,8 +231,8 @@ static int64_t compare(int64_t a, int64_t b)
     return (a > b) - (a < b);
 }
 
-/* Copies and fills first, then combinations by contributor and additions by rank: results depend on
- * this order. Within that by link, then by place in the target. */
+/* Copies and fills come first, then combinations by contributor and additions by rank, because
+ * results depend on that order. Apart from that, by link, then by place in the target. */
 static int compare_operations(const void *a, const void *b)
 {
     const rs_operation *x = a, *y = b;
@@ -260,7 +259,7 @@ static reshard_status note_peer(void *user, const reshard_move *move)
     int32_t peer = move->source_rank == mine ? move->target_rank : move->source_rank;
     for (int64_t i = b->peer_count - 1; i >= 0 && i >= b->peer_count - 4; i--) {
         if (b->peers[i] == peer)
-            return RESHARD_OK; /* most repeats come at once; make_peers removes the others */
+            return RESHARD_OK; /* most repeats come at once; make_peers removes the rest */
     }
     reshard_status status = rs_grow(b->exec->context, (void **)&b->peers, &b->peer_capacity,
                                     b->peer_count + 1, sizeof *b->peers);
@@ -269,8 +268,8 @@ static reshard_status note_peer(void *user, const reshard_move *move)
     return status;
 }
 
-/* Finds the peer of each operation among the stage's peers: the sorted ones, beginning at
- * `turn`. */
+/* Sets the index of each operation's peer in the stage's list, which is the sorted one, rotated to
+ * begin at `turn`. */
 static void find_peers(rs_exec_stage *stage, const int32_t *sorted, int64_t count, int64_t turn)
 {
     for (int64_t i = 0; i < stage->operation_count; i++) {
@@ -328,7 +327,7 @@ void rs_exec_part_peers(reshard_exec *exec)
     }
 }
 
-/* Moves what the builder has collected into the stage. */
+/* Moves the operations that the builder has collected into the stage. */
 static reshard_status take_operations(builder *b, rs_operation **out_list, int64_t *out_count)
 {
     rs_sort(b->operations, (size_t)b->count, sizeof *b->operations, compare_operations);
@@ -371,9 +370,9 @@ static reshard_status collect_keeps(builder *b)
     return status;
 }
 
-/* If anything is combined, kept and received contributions go into one list, so that each has its
- * turn. So do copies that share cache lines of their short side, so that kept ones pass through the
- * cache with the others. */
+/* If anything is combined, kept and received contributions go into one list, so that each is
+ * combined in its turn. So do copies that share cache lines of their short side, so that kept ones
+ * pass through the cache together with the others. */
 static reshard_status merge_keeps(rs_exec_stage *stage, rs_arena *arena)
 {
     int64_t total = stage->keep_count + stage->operation_count;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cache.c - a table of execs, searched from end to end: it is short, and an exec costs far more
- * than the search.
+ * cache.c - a table of execs, searched from end to end: it is short, and making an exec costs far
+ * more than the search.
  */
 #include "exec/cache.h"
 
@@ -15,7 +15,7 @@
 
 typedef struct entry {
     uint64_t digest[2];
-    uint64_t used; /* time of the last use, counted in uses */
+    uint64_t used; /* number of the last use, counting all uses of the cache */
     reshard_exec *exec;
 } entry;
 
@@ -109,7 +109,7 @@ static entry *find_room(rs_exec_cache *cache, const uint64_t digest[2])
     entry *room = find_entry(cache, digest);
     if (room == NULL && cache->count < RS_EXEC_CACHE_MAX)
         return &cache->entries[cache->count++];
-    if (room == NULL) { /* the one that was not used for longest */
+    if (room == NULL) { /* the least recently used one */
         room = &cache->entries[0];
         for (int32_t i = 1; i < cache->count; i++) {
             if (cache->entries[i].used < room->used)
@@ -140,7 +140,7 @@ static reshard_status clone_mesh(reshard_context *context, const reshard_mesh *m
     return status;
 }
 
-/* The layout may have been made with a context that does not live as long as the group. */
+/* Copies a layout into the group's context. Its own context may not live as long as the group. */
 static reshard_status clone_layout(reshard_context *context, const reshard_layout *layout,
                                    reshard_layout **out_layout)
 {

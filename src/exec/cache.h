@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cache.h - execs of one group that are kept for the next time, by what they move: two layouts, two
- * dtypes, forwards or adjoint. Their number is bounded, and the least recently used one goes first.
+ * cache.h - execs of one group that are kept for reuse. The key is what they move: two layouts, two
+ * dtypes, forward or adjoint. Their number is limited, and the least recently used one goes first.
  * All ranks make the same calls in the same order, so their caches hold the same execs.
  *
- * A group has one cache while somebody holds the cache: execs hold the group, so the group cannot
- * hold them.
+ * Execs hold a reference to the group, so the group cannot hold one to its cache: the cache exists
+ * only as long as somebody else holds it.
  */
 #ifndef RS_EXEC_CACHE_H
 #define RS_EXEC_CACHE_H
@@ -20,7 +20,7 @@
 
 typedef struct rs_exec_cache rs_exec_cache;
 
-/* The group's cache: the existing one or a new one, to be released by the caller. Local. */
+/* Returns the group's cache, or a new one if it has none. The caller releases it. Local. */
 RS_EXPORT reshard_status rs_exec_cache_of(reshard_group *group, rs_exec_cache **out_cache);
 RS_EXPORT rs_exec_cache *rs_exec_cache_retain(rs_exec_cache *cache);
 RS_EXPORT void rs_exec_cache_release(rs_exec_cache *cache);
@@ -34,10 +34,10 @@ typedef struct rs_exec_key {
 
 RS_EXPORT void rs_exec_key_digest(const rs_exec_key *key, uint64_t out_digest[2]);
 
-/* NULL when there is none; counts a hit or a miss. The cache keeps the exec. Local. */
+/* Returns NULL if there is none. Counts a hit or a miss. The exec stays the cache's. Local. */
 RS_EXPORT reshard_exec *rs_exec_cache_find(rs_exec_cache *cache, const uint64_t digest[2]);
-/* Collective. Makes the exec, replacing one with this digest. `status` is that of what this rank
- * did before. */
+/* Collective. Makes the exec and keeps it, in place of one with the same digest. `status` is the
+ * result of what this rank did before; an error there fails the call on all ranks. */
 RS_EXPORT reshard_status rs_exec_cache_make(rs_exec_cache *cache, reshard_status status,
                                             const rs_exec_key *key, const uint64_t digest[2],
                                             reshard_exec **out_exec);

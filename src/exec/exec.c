@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* exec.c - making execs and agreeing on them; run.c runs them. */
+/* exec.c - makes execs, on which all ranks agree; run.c runs them. */
 #include "exec/exec.h"
 
 #include "base/checked.h"
@@ -136,7 +136,7 @@ static size_t intermediate_total(const reshard_exec *exec)
     return bytes;
 }
 
-/* Intermediate layouts are made of cuts, so each rank has one shard of them. */
+/* Intermediate layouts are made of cuts, so each rank has one shard. */
 static void place_intermediates(reshard_exec *exec)
 {
     char *at = exec->memory;
@@ -151,7 +151,7 @@ static void place_intermediates(reshard_exec *exec)
     rs_exec_find_alias(exec);
 }
 
-/* Collective. Memory for intermediates and for everything that messages need. */
+/* Collective. Allocates memory for intermediates and for everything that messages need. */
 static reshard_status allocate_memory(reshard_exec *exec)
 {
     reshard_status status = RESHARD_OK;
@@ -172,7 +172,7 @@ static reshard_status allocate_memory(reshard_exec *exec)
 /* ---- agreeing -------------------------------------------------------------------------------- */
 
 /* Collective. All ranks must have the same plan. They take the next channel that is free on all of
- * them. If one rank asks for messages only, or for verification, all ranks do it. */
+ * them. If one rank asks for messages only, or for verification, that applies to all ranks. */
 static reshard_status agree_on_plan(reshard_exec *exec, reshard_group *group, reshard_status status,
                                     const reshard_exec_options *options, bool *out_verify)
 {

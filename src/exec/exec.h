@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * exec.h - what an exec is made of.
+ * exec.h - the structure of an exec.
  *
  * Every tensor of the plan, given or intermediate, has slots: one for each shard that a rank may
- * have of it. Slots are numbered alike on all ranks, so that a rank can say where its shards are by
- * one table of addresses.
+ * have of it. Slots are numbered alike on all ranks, so one table of addresses tells a peer where
+ * all shards of a rank are.
  *
- * In each stage a rank has operations within itself (keeps) and with peers. For each link of a
- * stage all ranks know whether the source or the target walks, that is, does the copying.
+ * In each stage a rank has operations within itself (keeps) and operations with peers. For each
+ * link of a stage, all ranks know which side walks, that is, does the copying: the source or the
+ * target.
  *
- * A peer is near when the two see each other's shared memory. When a stage begins, near peers tell
- * each other which of their memory is shared. Bytes go directly when the memory to be walked is;
- * everything else goes through traffic.h.
+ * A peer is near if both ranks can map each other's shared memory. When a stage begins, near peers
+ * tell each other which of their memory is shared. If the memory to be walked is shared, bytes are
+ * copied directly; everything else goes through traffic.h.
  */
 #ifndef RS_EXEC_EXEC_H
 #define RS_EXEC_EXEC_H
@@ -28,13 +29,13 @@
 
 /* What a rank tells its near peers when a stage begins. */
 typedef struct rs_exec_table {
-    uint64_t shared; /* RS_SHARED_.. */
-    void *slots[];   /* addresses in its memory */
+    uint64_t shared; /* RS_SHARED_* flags */
+    void *slots[];   /* addresses in the memory of the rank that sent the table */
 } rs_exec_table;
 
 enum {
-    RS_SHARED_SOURCES = 1, /* all that the stage reads */
-    RS_SHARED_TARGETS = 2, /* all that it writes */
+    RS_SHARED_SOURCES = 1, /* all memory that the stage reads */
+    RS_SHARED_TARGETS = 2, /* all memory that it writes */
     RS_SHARED_STAGING = 4,
 };
 
@@ -45,36 +46,36 @@ typedef enum rs_way {
     RS_WAY_DIRECT,
 } rs_way;
 
-/* A rank that this one exchanges with in a stage. */
+/* A rank with which this one exchanges data in a stage. */
 typedef struct rs_exec_peer {
     int32_t rank;
     bool near;
-    rs_way in, out;       /* from it, to it; those of far peers never change */
+    rs_way in, out;       /* from and to the peer; those of far peers never change */
     rs_exec_table *table; /* received from the peer; NULL for a far one */
     reshard_request ready_sent, ready_received, done_sent, done_received;
 } rs_exec_peer;
 
-/* An intermediate shard that this rank only copies, unchanged, into one run of a target. It can be
- * placed there from the beginning, which saves the copy. */
+/* An intermediate shard that this rank copies unchanged, and whole, into one run of a target. It
+ * can be placed there from the beginning, which saves the copy. */
 typedef struct rs_exec_alias {
-    const rs_operation *keep; /* the copy; NULL: there is none */
+    const rs_operation *keep; /* the copy; NULL if there is no such shard */
     void *own;                /* where the intermediate lies if it is not placed in the target */
     size_t bytes;
-    bool taken; /* in this run */
+    bool taken; /* placed in the target in this run */
 } rs_exec_alias;
 
 typedef struct rs_exec_stage {
     int64_t peer_count, near_count;
-    rs_exec_peer *peers;     /* beginning with the next higher rank, and wrapping round */
-    bool pulls, pushes;      /* whether a link is walked by its target, by its source */
-    const bool *link_pushes; /* by stage link: the source walks */
+    rs_exec_peer *peers;     /* begin with the next higher rank and wrap around */
+    bool pulls, pushes;      /* whether some link is walked by its target, by its source */
+    const bool *link_pushes; /* by stage link: whether the source walks */
     bool ordered;            /* some operations must run in order */
     int64_t keep_count, operation_count, walk_count;
     rs_operation *keeps; /* in order: fills and copies, then combinations by contributor */
-    /* operations with near peers and from scratch, in the same order; keeps are here too when they
-     * must run in order with these */
+    /* Operations with near peers and operations on scratch, in the same order. Keeps that must run
+     * in order with these are here too. */
     rs_operation *operations;
-    const rs_operation **walks; /* the operations that this run walks */
+    const rs_operation **walks; /* the operations that are walked in this run */
 } rs_exec_stage;
 
 typedef enum rs_exec_state {
@@ -91,64 +92,65 @@ struct reshard_exec {
     reshard_plan *plan;
     reshard_group *group;
     reshard_part *part;
-    bool maps_all; /* all peers are near, and all of their memory is seen */
-    bool shares;   /* otherwise: some peers may be near */
+    bool maps_all; /* all peers are near, and all of their memory can be mapped */
+    bool shares;   /* the transport can share memory, so peers may be near */
     int32_t channel;
     int32_t source_count, target_count, intermediate_count; /* tensors */
-    int64_t *slot_first; /* by tensor: sources, targets, intermediates; and the end */
+    int64_t *slot_first; /* by tensor (sources, targets, intermediates), and the end */
     /* by tensor: its first buffer on this rank; and the end */
     int64_t *source_first, *target_first;
     int64_t slot_count;
     rs_exec_table *table; /* this rank's slots */
-    bool *tensor_shared;  /* by tensor: whether all of its slots are shared */
-    void *memory;         /* of the group: intermediates, then staging */
+    bool *tensor_shared;  /* by tensor: whether all of its slots on this rank are shared */
+    void *memory;         /* from the group: intermediates, then staging */
     int32_t stage_count;
     rs_exec_stage stages[RS_STAGES_MAX];
     rs_exec_alias alias;
     size_t *slot_bytes;       /* of each slot of a source or a target */
-    rs_messages *messages;    /* NULL when all memory is seen */
-    rs_verify *verify;        /* NULL when nobody asked for it */
+    rs_messages *messages;    /* NULL if all memory can be mapped */
+    rs_verify *verify;        /* NULL unless requested */
     rs_exec_tracing *tracing; /* likewise */
 
     /* the run */
     rs_task task;
     rs_exec_state state;
     char why[256];                   /* in the states WRONG and FAILED */
-    int32_t stage;                   /* stage_count: verifying */
-    int64_t ready_count, done_count; /* peers of the stage that have said so, or are far */
+    int32_t stage;                   /* stage_count while verifying */
+    int64_t ready_count, done_count; /* how many peers, in order, have said so or are far */
     bool entered, walked;
 };
 
-/* A table of slots, all NULL, in the arena; NULL on failure. */
+/* Allocates a table of slots, all NULL, in the arena. Returns NULL on failure. */
 rs_exec_table *rs_exec_make_table(reshard_exec *exec);
 
-/* Works out operations and peers of all stages (build.c). */
+/* Works out the operations and peers of all stages (build.c). */
 reshard_status rs_exec_build(reshard_exec *exec);
-/* Finds an alias among the keeps of the last stage. Intermediates must have their memory by
+/* Looks for an alias among the keeps of the last stage. Intermediates must have their memory by
  * then. */
 void rs_exec_find_alias(reshard_exec *exec);
-/* Makes all peers far, because somebody wants messages only. */
+/* Makes all peers far, because some rank wants messages only. */
 void rs_exec_part_peers(reshard_exec *exec);
 
 /* The slot of a shard of a stage link's source or target. */
 int64_t rs_exec_slot(const reshard_exec *exec, const reshard_stage_link *link, bool source,
                      int32_t shard);
-/* The layout of a tensor: sources, targets, intermediates. */
+/* The layout of a tensor. Tensors are numbered: sources first, then targets, then intermediates. */
 const reshard_layout *rs_exec_layout(const reshard_exec *exec, int32_t index);
-/* The number of a stage link's tensor: sources first, then targets, then intermediates. */
+/* The number of a stage link's source or target tensor. */
 int64_t rs_exec_tensor(const reshard_exec *exec, const reshard_stage_link *link, bool source);
-/* In place of a source slot: the scratch memory that holds contributions. */
+/* Takes the place of a source slot if the source is the scratch memory that holds contributions. */
 #define RS_SLOT_SCRATCH (-2)
 
-/* For messages (build.c). Adds an operation whose source lies densely at `scratch` in scratch
- * memory. The caller has made room for it, and calls the next two when all have been added. */
+/* For traffic_make.c: adds an operation whose source lies densely at `scratch` in scratch memory.
+ * The caller has made room for it, and calls the next two functions after the last one
+ * (build.c). */
 reshard_status rs_exec_add_dense(reshard_exec *exec, int32_t stage, int32_t link,
                                  const reshard_move *move, size_t scratch, int32_t peer_index);
 void rs_exec_sort(rs_exec_stage *stage);
 /* Makes the list of walks, with all operations in it. */
 reshard_status rs_exec_list_walks(reshard_exec *exec, rs_exec_stage *stage);
 
-/* Continues the run as far as it can go now (run.c). A failure is kept for the caller of test or
+/* Continues the run as far as it can go now (run.c). A failure is kept for the next call of test or
  * wait. */
 void rs_exec_progress(rs_task *task);
 
@@ -156,12 +158,12 @@ void rs_exec_progress(rs_task *task);
 reshard_status rs_stage_begin(reshard_exec *exec);
 reshard_status rs_stage_progress(reshard_exec *exec, bool *out_done);
 
-/* Operations over memory that is seen (walk.c): those kept, and the walks of this run. Errors:
- * GROUP_BROKEN when memory that should be seen is not. */
+/* Run operations over memory that can be mapped (walk.c): the keeps, and the walks of this run.
+ * Errors: GROUP_BROKEN if memory that should be mapped is not. */
 reshard_status rs_exec_walk_keeps(reshard_exec *exec, const rs_exec_stage *stage);
 reshard_status rs_exec_walk(reshard_exec *exec, const rs_exec_stage *stage);
 
-/* A channel of the exec, relative to the group's as rs_group_send takes it. */
+/* One of the exec's channels, relative to the group's channel as rs_group_send expects it. */
 static inline int32_t rs_exec_channel(const reshard_exec *exec, int32_t which)
 {
     return exec->channel - exec->group->channel + which;

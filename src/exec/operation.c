@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* operation.c - which kernels an operation takes, and in which order it runs them. */
+/* operation.c - chooses the kernels of an operation, and runs them in the right order. */
 #include "exec/operation.h"
 
 #include "base/dtype.h"
@@ -25,7 +25,7 @@ static void put_integer(uint64_t value, size_t bytes, unsigned char *out)
     }
 }
 
-/* The least (or greatest) value of an integer type of so many bits. */
+/* The least or greatest value of an integer dtype. */
 static uint64_t integer_limit(reshard_dtype dtype, bool greatest)
 {
     int32_t bits = reshard_dtype_bits(dtype);
@@ -35,8 +35,8 @@ static uint64_t integer_limit(reshard_dtype dtype, bool greatest)
     return greatest ? all : 0;
 }
 
-/* The value that changes nothing when it is combined: 0 for sums, 1 for products, the far end of
- * the type for min and max, all bits or none for bitwise reductions. */
+/* The value that changes nothing when it is combined: 0 for sums, 1 for products, the opposite end
+ * of the range for min and max, all bits or none for bitwise reductions. */
 static void set_identity(reshard_reduction reduction, reshard_dtype dtype, unsigned char *out)
 {
     memset(out, 0, 16);
@@ -133,8 +133,8 @@ static void run_copy(const rs_operation *o, const void *source, void *target)
         rs_copy_run(&o->copy, source, target);
 }
 
-/* target += source / divisor, one element at a time: adjoints of averages are too rare to be worth
- * a kernel. */
+/* target += source / divisor for one element. Adjoints of averages are too rare to be worth a
+ * kernel. */
 static void add_divided(const void *what, const unsigned char *source, unsigned char *target)
 {
     const rs_operation *o = what;
@@ -150,7 +150,7 @@ static void run_add(const rs_operation *o, const void *source, void *target)
         rs_combine_run(&o->combining, source, target);
         return;
     }
-    rs_nest nest = o->combining.nest; /* with its innermost line put back */
+    rs_nest nest = o->combining.nest; /* with the innermost line, which is kept separately */
     nest.loops[nest.count++] = o->combining.line;
     rs_nest_walk(nest.loops, nest.count, nest.loops[0].size, add_divided, o, source, target);
 }
@@ -182,8 +182,8 @@ void rs_operation_run(const rs_operation *o, const void *source, void *target)
 
 bool rs_operation_is_one_run(const rs_operation *o)
 {
-    /* The combination has the loops of the copy: here one line, in steps of one element on both
-     * sides. */
+    /* The combination has the same loops as the copy. One run is a single line in steps of one
+     * element on both sides. */
     return !o->casts && o->combining.nest.count == 0 &&
            (o->combining.line.size == 1 ||
             (o->combining.line.source_step == (int32_t)rs_element_bytes(o->target_dtype) &&

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * run.c - the states of a run: start takes the buffers, test and wait go from stage to stage, and
- * to the comparison of digests where that was asked for. While it runs, an exec is a task of its
- * group, so that it goes on whenever its rank waits for anything.
+ * run.c - the states of a run. Start takes the buffers; test and wait go from stage to stage and
+ * then, if requested, to the comparison of digests. A running exec is a task of its group, so it
+ * makes progress whenever its rank waits for anything.
  */
 #include "base/error.h"
 #include "exec/exec.h"
@@ -21,7 +21,7 @@ static void set_state(reshard_exec *exec, rs_exec_state state)
         rs_task_remove(&exec->task);
 }
 
-/* Ends a failed run: breaks the group, and returns when no peer uses this rank's buffers any
+/* Ends a failed run: breaks the group, and returns once no peer uses this rank's buffers any
  * more. */
 static reshard_status give_up(reshard_exec *exec, reshard_status status)
 {
@@ -45,8 +45,8 @@ static bool is_seen(const reshard_exec *exec, const void *memory)
     return memory == NULL || rs_group_is_shared(exec->group, memory);
 }
 
-/* Places the intermediate in the target, unless a source lies there too: the source of a reduction
- * in place is still read when the first contributions are written. */
+/* Places the intermediate in the target, unless a source overlaps that place: the source of a
+ * reduction in place is still read while the first contributions are written. */
 static void place_alias(reshard_exec *exec)
 {
     rs_exec_alias *alias = &exec->alias;
@@ -78,7 +78,7 @@ static void take_buffers(reshard_exec *exec, const void *const *sources, void *c
     }
 }
 
-/* Which tensors peers can see. */
+/* Finds out which tensors peers can map. */
 static void find_shared(reshard_exec *exec)
 {
     void *const *slots = exec->table->slots;
@@ -92,7 +92,7 @@ static void find_shared(reshard_exec *exec)
     }
 }
 
-/* A shard that has elements needs memory. */
+/* Every shard that has elements needs a buffer. */
 static reshard_status check_buffers(const reshard_exec *exec)
 {
     for (int32_t i = 0; i < exec->source_count + exec->target_count; i++) {
@@ -155,7 +155,7 @@ static reshard_status verify_targets(reshard_exec *exec)
     return status;
 }
 
-/* Begins what follows when a stage is over. */
+/* Begins what follows a stage: the next one, verification, or rest. */
 static reshard_status begin_next(reshard_exec *exec)
 {
     exec->stage++;
@@ -167,7 +167,7 @@ static reshard_status begin_next(reshard_exec *exec)
     return RESHARD_OK;
 }
 
-/* All ranks come to the same verdict, so digests that differ do not break the group. */
+/* All ranks come to the same verdict, so differing digests do not break the group. */
 static reshard_status progress_verifying(reshard_exec *exec, bool *out_over)
 {
     reshard_status status = rs_verify_progress(exec->verify, out_over);
@@ -200,7 +200,7 @@ static reshard_status advance(reshard_exec *exec)
     return RESHARD_OK;
 }
 
-/* Called while the rank waits for something else. A failure is kept for the caller of test or
+/* Called while the rank waits for something else. A failure is kept for the next call of test or
  * wait. */
 void rs_exec_progress(rs_task *task)
 {

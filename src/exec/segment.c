@@ -14,7 +14,7 @@
 
 /* ---- whole elements -------------------------------------------------------------------------- */
 
-/* Copies a box of the move to dense memory (packing) or from it. */
+/* Copies a box of the move to dense memory (packing) or back. */
 static void copy_box(const rs_segment_move *m, bool packing, int32_t ndim, const int64_t *size,
                      const int64_t *strides, char *memory, char *dense)
 {
@@ -35,8 +35,8 @@ static void copy_box(const rs_segment_move *m, bool packing, int32_t ndim, const
     }
 }
 
-/* Copies elements from .. to-1 in row-major order: as a few boxes of the dims larger than 1 or, if
- * there are too many dims, one by one. */
+/* Copies elements from .. to - 1 in row-major order: as a few boxes over the dims larger than 1 or,
+ * if there are too many such dims, one by one. */
 static void copy_elements(const rs_segment_move *m, bool packing, int64_t from, int64_t to,
                           char *dense)
 {

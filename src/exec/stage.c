@@ -2,18 +2,17 @@
 /*
  * stage.c - one stage of a run.
  *
- *  1. Every rank sends each near peer its table of addresses: its memory is ready to be read and
- *     written. The table also tells which of that memory is shared.
+ *  1. Every rank sends each near peer its table of addresses. This says that its memory is ready to
+ *     be read and written, and which of it is shared.
  *  2. When all near peers are ready, both ends of each pair know the way that bytes take between
- *     them. What does not go directly is started as messages.
- *  3. The rank walks: it reads from peers or writes to them, as was decided. If contributions must
- *     be combined in order it first waits for those that come as messages.
- *  4. It then tells each near peer that it is done with its memory. When all have said so, and all
- *     messages have come and gone, the stage is over.
+ *     them. Everything that does not go directly is started as messages.
+ *  3. The rank walks: it reads from peers or writes to them, as decided when the exec was built. If
+ *     contributions must be combined in order, it first waits for those that come as messages.
+ *  4. It then tells each near peer that it is done with that peer's memory. When all peers have
+ *     said so, and all messages have been sent and received, the stage is over.
  *
- * A peer's done follows its copies: the message is sent after them, and its receipt comes before
- * anything that this rank does next. So a rank that has heard from all of its peers has its targets
- * complete and its sources to itself.
+ * A peer sends "done" after its copies, and this rank receives it before it goes on. So a rank that
+ * has heard from all of its peers has its targets complete and its sources to itself.
  */
 #include "base/dtype.h"
 #include "exec/exec.h"
@@ -23,13 +22,13 @@
 
 /* ---- ready ----------------------------------------------------------------------------------- */
 
-/* Targets of additions begin as zero. Peers do not touch them: the target does the adding. */
+/* Targets of additions start as zero. Peers do not write to them: the target does the adding. */
 static void clear_targets(reshard_exec *exec)
 {
     for (int32_t l = 0; l < reshard_plan_stage_link_count(exec->plan, exec->stage); l++) {
         reshard_stage_link link = rs_plan_stage_link(exec->plan, exec->stage, l);
         if (link.target < 0)
-            continue; /* a fill, seen from its other end */
+            continue; /* the adjoint of a fill has no target */
         int64_t shards = rs_layout_shard_count(link.target_layout, exec->part->rank);
         for (int32_t i = 0; i < shards; i++) {
             size_t bytes =
@@ -41,7 +40,7 @@ static void clear_targets(reshard_exec *exec)
     }
 }
 
-/* Which memory of this rank near peers can see in this stage. */
+/* Which memory of this rank near peers can map in this stage. */
 static uint64_t find_shared(const reshard_exec *exec)
 {
     uint64_t shared = RS_SHARED_SOURCES | RS_SHARED_TARGETS | RS_SHARED_STAGING;
@@ -93,7 +92,7 @@ static reshard_status tell_all_ready(reshard_exec *exec, rs_exec_stage *stage)
 
 /* ---- ways ------------------------------------------------------------------------------------ */
 
-/* The way from the rank with the one table to the rank with the other. Both ends decide alike. */
+/* The way from the rank with one table to the rank with the other. Both ends choose alike. */
 static rs_way choose_way(const rs_exec_stage *stage, const rs_exec_table *from,
                          const rs_exec_table *to)
 {
@@ -112,13 +111,13 @@ static bool is_walked(const rs_exec_stage *stage, const rs_operation *operation)
     return direct != (operation->source_slot == RS_SLOT_SCRATCH);
 }
 
-/* Near peers are ready. */
+/* Called once all near peers are ready: settles the ways and starts the messages. */
 static reshard_status enter(reshard_exec *exec)
 {
     rs_exec_stage *stage = &exec->stages[exec->stage];
     assert(!exec->entered);
     exec->entered = true;
-    if (exec->maps_all) { /* ways and walks are always the same */
+    if (exec->maps_all) { /* ways and walks never change */
         if (exec->tracing != NULL)
             rs_tracing_enter(exec);
         return RESHARD_OK;
@@ -159,7 +158,7 @@ reshard_status rs_stage_begin(reshard_exec *exec)
     return status;
 }
 
-/* Counts on from *count while the peers, in their order, have completed a request. */
+/* Advances *count past all peers, in order, that have completed a request. */
 static reshard_status count_completed(reshard_exec *exec, size_t request, int64_t *count)
 {
     rs_exec_stage *stage = &exec->stages[exec->stage];
@@ -197,7 +196,7 @@ static reshard_status walk_and_tell(reshard_exec *exec)
     return status;
 }
 
-/* Requests are used again in the next run, so sends must be complete too. */
+/* Requests are reused in the next run, so sends must be complete too. */
 static reshard_status wait_for_sent(reshard_exec *exec, bool *out_done)
 {
     rs_exec_stage *stage = &exec->stages[exec->stage];

@@ -10,31 +10,31 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What goes directly between this rank and a peer: from it or to it, and who walks. */
+/* What goes directly between this rank and a peer: in which direction, and who walks. */
 enum { IN_PULLED = 1, IN_PUSHED = 2, OUT_PULLED = 4, OUT_PUSHED = 8 };
 
-/* In place of a segment, in the numbers of arrows. */
+/* Take the place of a segment in the numbers of arrows. */
 enum { SEGMENT_PULLED = -1, SEGMENT_PUSHED = -2 };
 
-#define COPIES_BYTES_MAX ((uint64_t)4 << 20)  /* of one peer and tensor in one span */
-#define COPIES_BYTES_MIN ((uint64_t)64 << 10) /* spans with less take in the next copy */
+#define COPIES_BYTES_MAX ((uint64_t)4 << 20)  /* limit of a span for one peer and tensor */
+#define COPIES_BYTES_MIN ((uint64_t)64 << 10) /* a span below this limit takes in any next copy */
 
 /* ---- ranks and arrows ------------------------------------------------------------------------ */
 
-/* A rank as a process of the file: that among all ranks of the transport. */
+/* The number of a rank in the trace: its rank in the whole transport. */
 static int32_t rank_of(const reshard_exec *exec, int32_t rank)
 {
     return rs_group_root_rank(exec->group, rank);
 }
 
-/* Traffic goes in rounds: in round k rank r sends to r+k. */
+/* Traffic goes in rounds: in round k, rank r sends to r+k. */
 static int32_t round_of(const reshard_exec *exec, int32_t source, int32_t target)
 {
     int32_t size = reshard_group_size(exec->group);
     return (target - source + size) % size;
 }
 
-/* Both ends of an arrow work out the same number. */
+/* Both ends of an arrow compute the same number. */
 static uint64_t number_arrow(const reshard_exec *exec, int32_t source, int32_t target,
                              int64_t segment)
 {
@@ -92,8 +92,8 @@ static reshard_status name_links(reshard_exec *exec, int32_t stage)
 
 typedef struct marking {
     int32_t rank;
-    unsigned char in, out; /* what to mark */
-    const int32_t *places; /* by rank: the peer's index */
+    unsigned char in, out; /* flags to set for receives and sends */
+    const int32_t *places; /* by rank: index into the stage's list of peers */
     unsigned char *ways;
 } marking;
 
@@ -107,7 +107,7 @@ static reshard_status mark(void *user, const reshard_move *move)
     return RESHARD_OK;
 }
 
-/* places: room for each rank of the group. */
+/* `places` has room for each rank of the group. */
 static reshard_status mark_ways(reshard_exec *exec, int32_t stage, int32_t *places)
 {
     const rs_exec_stage *built = &exec->stages[stage];
@@ -207,7 +207,7 @@ void rs_tracing_end(reshard_exec *exec, rs_trace_event *event)
 
 /* ---- waiting --------------------------------------------------------------------------------- */
 
-/* The peer that this rank needs something from, as far as one can tell. */
+/* The peer that this rank is waiting for, as far as that is known. */
 static int32_t find_awaited(const reshard_exec *exec)
 {
     if (exec->stage >= exec->stage_count)
@@ -243,8 +243,8 @@ void rs_tracing_end_wait(reshard_exec *exec)
 
 /* ---- stages ---------------------------------------------------------------------------------- */
 
-/* Arrows between this rank and its near peers, as far as bytes go directly: those whose way is
- * `ways`. */
+/* Adds the arrows of this kind between this rank and those near peers with which bytes go directly.
+ * `ways` is one flag. */
 static void add_arrows(reshard_exec *exec, unsigned char ways, uint64_t at)
 {
     const rs_exec_stage *stage = &exec->stages[exec->stage];
@@ -270,7 +270,7 @@ void rs_tracing_ready(reshard_exec *exec, rs_trace_event *event)
     rs_tracing_end(exec, event);
 }
 
-/* Only now the ways are known, but the arrows begin where the peers were told. */
+/* The ways are not known before now, but the arrows begin where the peers were told. */
 void rs_tracing_enter(reshard_exec *exec)
 {
     add_arrows(exec, OUT_PULLED, exec->tracing->began);
@@ -306,11 +306,11 @@ void rs_tracing_begin_walk(reshard_exec *exec, bool arrows)
     add_arrows(exec, OUT_PUSHED, t->copied.begin);
 }
 
-/* Ends the open span, and begins one that follows it. */
+/* Ends the open span, and begins one right after it. */
 static void begin_copies(reshard_exec *exec, rs_trace_kind kind)
 {
     rs_exec_tracing *t = exec->tracing;
-    uint64_t begin = t->copied.begin; /* of the walk, at first */
+    uint64_t begin = t->copied.begin; /* at first, when the walk began */
     if (t->copies) {
         rs_tracing_end(exec, &t->copied);
         begin = t->copied.end;
@@ -319,7 +319,7 @@ static void begin_copies(reshard_exec *exec, rs_trace_kind kind)
     t->copies = true;
 }
 
-/* Adds an operation to the open span, whatever it has so far. */
+/* Adds an operation to the open span, whether or not it is like those in it. */
 static void join_copies(reshard_exec *exec, const rs_operation *operation, bool is_first)
 {
     rs_trace_event *open = &exec->tracing->copied;
@@ -341,7 +341,7 @@ void rs_tracing_copies(reshard_exec *exec, int64_t count, const rs_operation *co
 {
     const rs_operation *first = operations[0];
     const rs_trace_event *open = &exec->tracing->copied;
-    bool combines = true; /* nothing but what has arrived */
+    bool combines = true; /* only contributions that have arrived */
     for (int64_t i = 0; i < count; i++)
         combines = combines && operations[i]->source_slot == RS_SLOT_SCRATCH;
     rs_trace_kind kind = combines ? RS_TRACE_COMBINE : RS_TRACE_COPY;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * traffic.c - running the messages of a stage, a few segments at a time.
+ * traffic.c - runs the messages of a stage, a few segments at a time.
  *
- * Rounds keep it from getting stuck: in round k rank r sends to r+k and receives from r-k, and both
- * sides go through rounds and segments in order. Of all segments that are not through, one of the
- * lowest round is the first that its sender has not sent and the first that its receiver has not
- * received, so it is under way on both sides. Pairs whose bytes go directly are left out by both.
+ * Rounds prevent deadlocks: in round k, rank r sends to r+k and receives from r-k, and both sides
+ * go through rounds and segments in order. Of all unfinished segments, one of the lowest round is
+ * the first that its sender has not sent and the first that its receiver has not received, so it is
+ * under way on both sides. Both ends leave out pairs whose bytes go directly.
  *
- * To a near peer a segment is packed into the sender's shared staging, small enough to stay in the
- * cache, and a notice says where it is; the peer unpacks it from there and answers, and the staging
- * is free again. To others the segment itself is the message: packed, or where it is when its bytes
- * lie one after another there.
+ * For a near peer, a segment is packed into the sender's shared staging, and is small enough to
+ * stay in the cache. A notice says where it is; the peer unpacks it from there and answers, and the
+ * staging is free again. For a far peer, the segment itself is the message: packed, or sent from
+ * where it lies if its bytes are contiguous there.
  */
 #include "exec/traffic.h"
 
@@ -46,7 +46,7 @@ static reshard_dtype narrower(const reshard_stage_link *link)
                : link->source_dtype;
 }
 
-/* Finds this end of a move: in its slot's memory, or densely in scratch. */
+/* Finds the memory of a move at this end: in its slot, or densely in scratch. */
 static void find_memory(rs_messages *m, int32_t stage, const rs_lane *f, bool sending,
                         int64_t index, int64_t *dense_strides, rs_segment_move *out)
 {
@@ -89,7 +89,8 @@ static void pack_or_unpack(rs_messages *m, const rs_traffic *t, const rs_parcel 
     }
 }
 
-/* Where a segment lies in memory as it travels, as part of one move; or NULL. */
+/* The address of a segment that is part of one move and lies in memory exactly as in the stream;
+ * otherwise NULL. */
 static char *find_place(rs_messages *m, const rs_traffic *t, const rs_parcel *s)
 {
     const rs_lane *f = &t->lanes[s->lane];
@@ -138,7 +139,7 @@ static void skip_direct(const rs_messages *m, rs_traffic *t)
         t->next_lane++;
 }
 
-/* Cuts the next segment. Both ends of a lane cut alike. */
+/* Cuts the next segment. Both ends of a lane make the same cuts. */
 static void cut_segment(const rs_messages *m, rs_traffic *t, rs_parcel *s)
 {
     assert(t->next_lane < t->lane_count && t->next_byte < t->lanes[t->next_lane].bytes);
@@ -159,7 +160,7 @@ static void cut_segment(const rs_messages *m, rs_traffic *t, rs_parcel *s)
     t->started++;
 }
 
-/* Sends the segment itself, or the notice of where it is. */
+/* Sends the segment itself, or the notice that says where it is. */
 static reshard_status send(rs_messages *m, const rs_traffic *t, rs_parcel *s, const void *bytes,
                            size_t count)
 {
@@ -239,7 +240,7 @@ static reshard_status take_from_staging(rs_messages *m, const rs_traffic *t, rs_
     return status;
 }
 
-/* The transport has put a segment where it belongs. */
+/* Records that the transport has put a segment straight where it belongs. */
 static void note_arrival(reshard_exec *exec, const rs_traffic *t, const rs_parcel *s)
 {
     rs_trace_event event = rs_tracing_begin(exec, RS_TRACE_RECEIVE);
@@ -248,7 +249,7 @@ static void note_arrival(reshard_exec *exec, const rs_traffic *t, const rs_parce
     rs_tracing_end(exec, &event);
 }
 
-/* A parcel's request is complete. */
+/* Called when a parcel's request is complete. */
 static reshard_status take_segment(rs_messages *m, const rs_traffic *t, rs_parcel *s)
 {
     s->taken = true;
@@ -282,7 +283,7 @@ static reshard_status finish_segment(rs_messages *m, const rs_traffic *t, rs_par
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-/* Finishes what has arrived, oldest first, and starts as much as there are parcels for. */
+/* Finishes parcels that are complete, oldest first, and starts as many as there is room for. */
 static reshard_status advance(rs_messages *m, rs_traffic *t, const rs_window *w)
 {
     bool moved = true;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * traffic.h - everything that does not go directly in a stage. Each ordered pair of ranks has one
- * stream of bytes (plan.h), cut into segments that are sent through staging memory of a fixed size.
- * traffic_make.c makes this, traffic.c runs it.
+ * stream of bytes (plan.h), cut into segments that pass through staging memory of a fixed size.
+ * traffic_make.c sets this up, traffic.c runs it.
  */
 #ifndef RS_EXEC_TRAFFIC_H
 #define RS_EXEC_TRAFFIC_H
@@ -14,13 +14,14 @@
 
 #include <stdbool.h>
 
-/* One pair's stream, seen from one of its ends. */
+/* The stream of one pair of ranks, seen from one of its ends. */
 typedef struct rs_lane {
-    int64_t peer; /* index among the stage's */
+    int64_t peer; /* index into the stage's list of peers */
     reshard_stream *stream;
     uint64_t bytes;
-    size_t segment_bytes; /* where it is cut: both ends cut alike */
-    /* of a receiver: where in scratch each move waits to be combined; -1: it goes to its place */
+    size_t segment_bytes; /* where the stream is cut; the same at both ends */
+    /* Receiver only: where each move waits in scratch until it is combined, or -1 if it is written
+     * straight to its destination. */
     int64_t *scratch_at;
     char carry[16];
 } rs_lane;
@@ -29,26 +30,26 @@ typedef struct rs_lane {
 typedef struct rs_parcel {
     reshard_request request, answer;
     char *memory;
-    char *place; /* where the message's bytes are: in `memory`, or in the shard */
+    char *place; /* where the message's bytes are: `memory`, or the shard itself */
     int64_t lane;
-    int64_t number;    /* of the lane's segments */
+    int64_t number;    /* of this segment in its lane */
     uint64_t from, to; /* bytes of the lane's stream */
-    void *notice;      /* through staging: where the sender has put it, in the sender's memory */
-    bool taken;        /* received and unpacked */
+    void *notice;      /* staging only: where the segment is in the sender's memory */
+    bool taken;        /* the request is complete; if receiving, the segment is unpacked too */
 } rs_parcel;
 
-/* All that this rank sends in a stage, or all that it receives. */
+/* Everything that this rank sends in a stage, or everything that it receives. */
 typedef struct rs_traffic {
     bool sending;
     int64_t lane_count;
-    rs_lane *lanes; /* by round */
-    /* the run: segments are started and finished in order */
+    rs_lane *lanes; /* ordered by round */
+    /* The run. Segments are started and finished in order. */
     int64_t next_lane;
     uint64_t next_byte;
     int64_t started, finished;
 } rs_traffic;
 
-/* How much can be under way on one side. The two ends of a lane may have different windows. */
+/* How much can be under way in one direction. The two ends of a lane may have different windows. */
 typedef struct rs_window {
     int64_t parcel_count;
     rs_parcel *parcels;
@@ -60,7 +61,7 @@ typedef struct rs_messages {
     struct {
         rs_traffic out, in;
     } stages[RS_STAGES_MAX];
-    size_t segment_bytes; /* where lanes to peers that are not near are cut */
+    size_t segment_bytes; /* where lanes to far peers are cut */
     rs_window out, in;
     char *scratch;
     size_t scratch_bytes;
@@ -71,13 +72,13 @@ reshard_status rs_messages_create(reshard_exec *exec, rs_messages **out_messages
 void rs_messages_destroy(rs_messages *messages);
 size_t rs_messages_staging_bytes(const rs_messages *messages);
 void rs_messages_place(rs_messages *messages, char *staging);
-/* Scratch: contributions that have arrived and wait to be combined. */
+/* The memory for contributions that have arrived and wait to be combined. */
 const char *rs_messages_scratch(const rs_messages *messages);
 
-/* Run the stage exec->stage. The ways of its peers must be known. */
 /* The last move of a stream that begins at or before a byte. */
 int64_t rs_stream_find(const reshard_stream *stream, uint64_t byte);
 
+/* Run the messages of stage exec->stage. The ways of its peers must be known. */
 reshard_status rs_messages_begin(rs_messages *messages);
 reshard_status rs_messages_progress(rs_messages *messages, bool *out_received, bool *out_sent);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* traffic_make.c - makes what traffic.c runs: streams, parcels for segments, and scratch memory for
- * contributions, which are combined in order when all have arrived. */
+/* traffic_make.c - sets up what traffic.c runs: streams, parcels for segments, and scratch memory
+ * for contributions, which are combined in order when all have arrived. */
 #include "exec/traffic.h"
 
 #include "base/checked.h"
@@ -13,7 +13,7 @@
 
 /* ---- streams --------------------------------------------------------------------------------- */
 
-#define CACHE_BYTES ((size_t)256 << 10) /* of a segment that should stay in the cache */
+#define CACHE_BYTES ((size_t)256 << 10) /* a segment of this size stays in the cache */
 
 static reshard_status add_lane(rs_messages *m, int32_t stage, int64_t peer, rs_traffic *t)
 {
@@ -52,7 +52,7 @@ static reshard_status make_traffic(rs_messages *m, int32_t stage, bool sending, 
 
 /* ---- contributions --------------------------------------------------------------------------- */
 
-/* Gives each contribution its place in scratch, which every stage uses from the beginning. */
+/* Gives each contribution its place in scratch. Every stage uses scratch from the beginning. */
 static reshard_status place_scratch(rs_messages *m, int32_t stage, int64_t *out_count)
 {
     rs_traffic *in = &m->stages[stage].in;
@@ -81,7 +81,7 @@ static reshard_status place_scratch(rs_messages *m, int32_t stage, int64_t *out_
     return RESHARD_OK;
 }
 
-/* Adds operations on scratch to those of the stage. */
+/* Adds the operations on scratch to those of the stage. */
 static reshard_status add_operations(rs_messages *m, int32_t stage, int64_t scratch_count)
 {
     reshard_exec *exec = m->exec;
@@ -113,9 +113,9 @@ static reshard_status add_operations(rs_messages *m, int32_t stage, int64_t scra
 /* ---- staging --------------------------------------------------------------------------------- */
 
 #define PARCEL_ALIGNMENT ((size_t)64)
-#define PARCELS_MAX 8 /* of each side: enough to pack one while others are under way */
+#define PARCELS_MAX 8 /* in each direction: enough to pack one while others are under way */
 
-/* No more and no larger parcels than the busiest stage can fill. */
+/* Makes no more and no larger parcels than the busiest stage can fill. */
 static reshard_status make_window(rs_messages *m, bool sending, rs_window *w)
 {
     uint64_t segments = 1;
@@ -180,7 +180,7 @@ reshard_status rs_messages_create(reshard_exec *exec, rs_messages **out_messages
     m->segment_bytes = reshard_plan_segment_bytes(exec->plan);
     if (m->segment_bytes > rs_group_message_bytes_max(exec->group))
         m->segment_bytes = rs_group_message_bytes_max(exec->group);
-    *out_messages = m; /* destroyed with the exec, even if what follows fails */
+    *out_messages = m; /* destroyed with the exec, even if the rest fails */
     reshard_status status = RESHARD_OK;
     for (int32_t i = 0; i < exec->stage_count && status == RESHARD_OK; i++) {
         int64_t scratch_count = 0;

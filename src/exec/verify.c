@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * verify.c - digests of both ends of a run, and what all ranks make of them.
+ * verify.c - computes digests of both ends of a run, and compares them over all ranks.
  *
  * The place of an element is its link and its index in link space, which both ends of a link share.
- * Each end gives three sums modulo 2^64 over the elements that a rank holds:
+ * At each end, a rank computes three sums modulo 2^64 over the elements that it holds:
  *
- *   first     of elements of which it has copy 0: over all ranks, each element once
- *   all       of all its elements: each as often as there are copies
- *   weighted  of elements of which it has copy 0, times the number of copies
+ *   first     over elements of which it has copy 0; in all ranks together, each element once
+ *   all       over all its elements; in all ranks together, each as often as it has copies
+ *   weighted  over elements of which it has copy 0, times the number of copies
  *
- * Over all ranks, first must be the same at both ends, and all the same as weighted at each: then
- * copies agree. Rank 0 adds up and tells.
+ * Added up over all ranks, `first` must be the same at both ends, and at each end `all` must equal
+ * `weighted`: then copies agree. Rank 0 adds up and tells the others.
  */
 #include "exec/verify.h"
 
@@ -29,7 +29,7 @@ typedef struct end_sums {
     uint64_t first, all, weighted;
 } end_sums;
 
-/* What a rank tells rank 0. */
+/* What a rank sends to rank 0. */
 typedef struct sums {
     end_sums source, target;
     uint64_t strays; /* elements that no link fills and that are not zero */
@@ -43,7 +43,7 @@ typedef enum finding {
     GAPS_ARE_NOT_ZERO
 } finding;
 
-/* What rank 0 tells the others. */
+/* What rank 0 sends to the others. */
 typedef struct verdict {
     int64_t finding;
     uint64_t strays;
@@ -51,14 +51,14 @@ typedef struct verdict {
 
 struct rs_verify {
     reshard_exec *exec;
-    const reshard_plan *plan; /* NULL: there is nothing to verify */
+    const reshard_plan *plan; /* NULL if there is nothing to verify */
     int32_t rank, size;
     sums mine;
     verdict verdict;
-    bool told; /* rank 0: has heard all, and is sending the verdict */
+    bool told; /* rank 0: has heard from all, and is sending the verdict */
     int32_t over;
     sums *heard;               /* rank 0: by rank */
-    reshard_request *requests; /* rank 0: by rank. Others: sums sent, verdict received */
+    reshard_request *requests; /* rank 0: by rank. Others: for the sums, for the verdict */
 };
 
 /* ---- making ---------------------------------------------------------------------------------- */
@@ -98,7 +98,7 @@ void rs_verify_destroy(rs_verify *v)
 
 /* ---- the digest of a box --------------------------------------------------------------------- */
 
-/* One end of one link, while its elements are visited. */
+/* One end of a link, while its elements are visited. */
 typedef struct walk {
     const rs_link *link;
     const rs_link_side *side;
@@ -109,9 +109,9 @@ typedef struct walk {
     const rs_region *region;
     const rs_holder *holder;
     end_sums *sums;
-    /* of the box at hand, by link dim: */
+    /* For the current box, by link dim: */
     const rs_link_box *box;
-    int64_t strides[RESHARD_FACTORS_MAX]; /* in memory, elements */
+    int64_t strides[RESHARD_FACTORS_MAX]; /* in memory, in elements */
 } walk;
 
 static uint64_t load_bits(const walk *w, const char *at)
@@ -177,8 +177,8 @@ static reshard_status see_region(void *user, const rs_region *region, const rs_h
 
 /* ---- the digest of an end -------------------------------------------------------------------- */
 
-/* Whether both ends of a link are compared, or only copies: a reduction does not have its source's
- * values. */
+/* Adds one end of a link to the sums. The two ends are compared unless one is partial, because a
+ * reduction changes the values; then only copies are. */
 static void digest_link(rs_verify *v, int32_t index, bool source)
 {
     const reshard_link *given = &v->plan->links[index];
@@ -189,7 +189,7 @@ static void digest_link(rs_verify *v, int32_t index, bool source)
     rs_link link;
     if (tensor->layout->partial ||
         rs_link_resolve(given, from->layout, to->layout, &link) != RESHARD_OK)
-        return; /* cannot fail: the plan was made of these links */
+        return; /* resolving cannot fail: the plan was made from these links */
     end_sums found = {0};
     walk w = {.link = &link,
               .side = source ? &link.source : &link.target,
@@ -273,7 +273,7 @@ static void check_gaps(rs_verify *v)
 
 /* ---- telling --------------------------------------------------------------------------------- */
 
-/* The first channel of an exec is free: only groups send small messages. */
+/* Only groups send small messages, so the first channel of an exec is free for these. */
 static int32_t channel(const rs_verify *v)
 {
     return v->exec->channel - v->exec->group->channel + RS_CHANNEL_SMALL;
@@ -330,7 +330,7 @@ static void decide(rs_verify *v)
     v->verdict = (verdict){(int64_t)found, all.strays};
 }
 
-/* Tests the requests in their order; *out_done: the last one is complete. */
+/* Tests the requests in order. *out_done tells whether the last one is complete. */
 static reshard_status complete(rs_verify *v, int32_t count, bool *out_done)
 {
     *out_done = true;
@@ -361,7 +361,7 @@ static reshard_status conclude(const rs_verify *v)
                    v->verdict.strays);
 }
 
-/* Rank 0 hears all others, decides, and tells them. */
+/* Rank 0 hears from all others, decides, and tells them. */
 static reshard_status hear_and_tell(rs_verify *v, bool *out_done)
 {
     v->over = v->over == 0 ? 1 : v->over; /* rank 0 has no request of its own */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * walk.c - the operations of a stage over memory that is seen: no packing, no staging, one copy for
- * each byte. Copies and combinations that share cache lines are run side by side, so that each line
- * passes through the cache once.
+ * walk.c - runs the operations of a stage over memory that can be mapped: no packing, no staging,
+ * one copy of each byte. Copies and combinations that share cache lines run side by side, so that
+ * each line passes through the cache once.
  */
 #include "exec/exec.h"
 
@@ -12,7 +12,7 @@
 
 /* ---- addresses ------------------------------------------------------------------------------- */
 
-/* The address of a slot. A peer's is in its table, and is mapped; NULL when it cannot be seen. */
+/* The address of a slot. A peer's slot is looked up in its table and mapped; NULL if that fails. */
 static char *address_of(reshard_exec *exec, const rs_exec_stage *stage,
                         const rs_operation *operation, bool mine, int64_t slot)
 {
@@ -33,7 +33,7 @@ static reshard_status fail_unseen(const reshard_exec *exec, const rs_exec_stage 
                    "exec: a buffer of rank %d is NULL, or the transport cannot map it", rank);
 }
 
-/* Where an operation reads and writes. A fill has no source. */
+/* Finds where an operation reads and writes. A fill has no source. */
 static reshard_status find_ends(reshard_exec *exec, const rs_exec_stage *stage,
                                 const rs_operation *operation, const char **out_source,
                                 char **out_target)
@@ -87,9 +87,9 @@ static reshard_status run_together(reshard_exec *exec, const rs_exec_stage *stag
 
 /* ---- combining ------------------------------------------------------------------------------- */
 
-/* Do the operations from `first` on combine some boxes for contributor 0, the same boxes for
- * contributor 1 and so on to the last, each box one run of memory on both sides? The number of
- * boxes, or 0. */
+/* Checks whether the operations from `first` on combine some boxes for contributor 0, the same
+ * boxes for contributor 1 and so on to the last, each box being one run of memory on both sides.
+ * Returns the number of boxes, or 0. */
 static int64_t count_stacked(const rs_operation *const *first, int64_t count)
 {
     int64_t boxes = 0;
@@ -113,8 +113,8 @@ static int64_t count_stacked(const rs_operation *const *first, int64_t count)
 #define STACK_MAX 64
 
 /* Combines piece by piece, so that the target stays in the nearest cache until all contributions
- * are in. The order of contributions is the same for every element as it would be one operation
- * after another. */
+ * are in. For every element, the order of contributions is the same as if one operation ran after
+ * another. */
 static reshard_status run_stacked(reshard_exec *exec, const rs_exec_stage *stage,
                                   const rs_operation *const *first, int64_t boxes)
 {
@@ -163,7 +163,7 @@ reshard_status rs_exec_walk_keeps(reshard_exec *exec, const rs_exec_stage *stage
         rs_tracing_begin_walk(exec, false);
     for (int64_t i = 0; i < stage->keep_count && status == RESHARD_OK; i++) {
         if (exec->alias.taken && &stage->keeps[i] == exec->alias.keep)
-            continue; /* the intermediate lies in the target already */
+            continue; /* the intermediate already lies in the target */
         status = run_alone(exec, stage, &stage->keeps[i]);
     }
     if (exec->tracing != NULL)
