@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * agree.c - see agree.h. Ballots are joined on their way up a binomial tree to rank 0, and the
- * result comes back down it.
+ * result comes back down.
  *
- * A ballot holds one claim and its weight, joined as in the majority vote of Boyer and Moore
- * (1981): equal claims add their weights, of different ones the heavier stays with the difference.
- * If more than half of the ranks make a claim, it is the one that is left. Only when claims differ
- * is there a second round, in which each rank compares its own with the one that is left and fails
- * if it is another: the lowest of those is the odd one out.
+ * A ballot holds one claim and its weight. Ballots are joined as in the majority vote of Boyer and
+ * Moore (1981): equal claims add their weights; of different claims, the heavier one stays, with
+ * the difference of the weights. If more than half of the ranks make the same claim, it is the one
+ * that is left. Only if claims differ is there a second round, in which each rank compares its own
+ * claim with the one that is left, and fails if it differs. The lowest of these ranks is the odd
+ * one out.
  */
 #include "transport/agree.h"
 
@@ -18,15 +19,15 @@
 #include <string.h>
 
 typedef struct ballot {
-    int32_t failed; /* the lowest rank that failed; -1: none */
+    int32_t failed; /* the lowest rank that failed, or -1 */
     reshard_status status;
-    int32_t holder;  /* a rank that makes this claim; -1: nobody has claimed anything */
-    int32_t weight;  /* of the claim; 0: as many ranks are against it as for it */
-    int32_t differs; /* non-zero: there are different claims */
+    int32_t holder;  /* a rank that makes this claim; -1 if nobody has claimed anything */
+    int32_t weight;  /* of the claim; 0 if as many ranks are against it as for it */
+    int32_t differs; /* non-zero if there are different claims */
     int32_t unused;
     uint64_t digest[2];
     uint64_t numbers[RS_AGREE_NUMBERS];
-    char text[448]; /* of the failure; else the claim's words */
+    char text[448]; /* of the failure; without one, the claim's words */
 } ballot;
 
 static bool claims_equal(const ballot *a, const ballot *b)
@@ -34,7 +35,7 @@ static bool claims_equal(const ballot *a, const ballot *b)
     return memcmp(a->digest, b->digest, sizeof a->digest) == 0;
 }
 
-/* `other` is of higher ranks. */
+/* `other` comes from higher ranks. */
 static void join_claims(ballot *mine, const ballot *other)
 {
     int32_t differs = mine->differs || other->differs;
@@ -66,8 +67,8 @@ static void join(ballot *mine, const ballot *other)
     memcpy(mine->numbers, numbers, sizeof numbers);
 }
 
-/* Up the tree by which rs_group_broadcast_small goes down: a rank hands its ballot to the one it
- * will hear the result from. */
+/* Goes up the tree that rs_group_broadcast_small goes down: a rank hands its ballot to the rank
+ * from which it will hear the result. */
 static reshard_status combine(reshard_group *group, ballot *mine)
 {
     int64_t step = 1;
@@ -115,7 +116,7 @@ static void fill(ballot *b, const reshard_group *group, reshard_status status,
                    status != RESHARD_OK ? reshard_error_text() : text);
 }
 
-/* The status of a rank that compares its claim with the one that is left. */
+/* The status of a rank after comparing its claim with the one that is left. */
 static reshard_status judge(const ballot *left, const rs_claim *claim)
 {
     if (claim == NULL || memcmp(left->digest, claim->digest, sizeof left->digest) == 0)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * agree.h - do all ranks hold the same? One answer for all of them, along a binomial tree: 2
- * log2(ranks) messages for the busiest rank, 2 (ranks - 1) in all, whatever is agreed upon.
+ * agree.h - checks whether all ranks hold the same, with one answer for all of them. Ranks form a
+ * binomial tree: the busiest one takes part in 2 log2(ranks) messages of 2 (ranks - 1) in all, and
+ * in as many again only if ranks differ.
  */
 #ifndef RS_TRANSPORT_AGREE_H
 #define RS_TRANSPORT_AGREE_H
@@ -12,25 +13,25 @@
 /* What must be equal on all ranks. */
 typedef struct rs_claim {
     uint64_t digest[2];
-    /* Names it at the start of the error text, as in "exec: the plan". */
+    /* Names the claim at the beginning of the error text, as in "exec: the plan". */
     const char *what;
-    /* Describes this rank's own, or NULL. Ranks whose descriptions differ are told both. */
+    /* Describes what this rank claims, or NULL. If descriptions differ, the error text has both. */
     const char *words;
 } rs_claim;
 
 enum { RS_AGREE_NUMBERS = 3 };
 
 /*
- * Collective; all ranks return the same status and text. `status` is that of what went before,
- * with its text on this thread. The result is, in this order:
- *  - the status of the lowest rank that failed, with its text behind "rank r: ";
- *  - MISMATCH when claims differ, naming the odd one out: the lowest rank that does not claim what
- *    the majority does. Of two ranks it is the second. Where no claim has a majority, the rank that
- *    is named differs from the one it is compared with, but others may differ as well;
- *  - RESHARD_OK. Then each of the RS_AGREE_NUMBERS is the largest that any rank passed.
+ * Collective; all ranks return the same status and text. `status` is the result of what this rank
+ * did before, with its text on this thread. The outcome is the first of these that applies:
+ *  - the status of the lowest rank that failed, with its text after "rank r: ";
+ *  - MISMATCH if claims differ, naming the odd one out: the lowest rank whose claim is not that of
+ *    the majority. Of two ranks it is the second. If no claim has a majority, the rank that is
+ *    named differs from the one it is compared with, but others may differ as well;
+ *  - RESHARD_OK. Each of the RS_AGREE_NUMBERS numbers is then the largest that any rank passed.
  *
- * claim NULL: this rank goes along with any claim. numbers NULL: passes zeros. Ranks need not make
- * the same choice: one that has failed can join the agreement of the others by
+ * claim NULL: this rank accepts any claim. numbers NULL: this rank passes zeros. Ranks need not
+ * make the same choice: one that has failed can join the agreement of the others by
  * reshard_group_agree.
  */
 RS_EXPORT reshard_status rs_group_agree_on(reshard_group *group, reshard_status status,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * group.c - groups over endpoints. Everything here is made of the endpoint's messages: a barrier by
- * dissemination (Hensgen, Finkel, Manber 1988), small gathers through rank 0 and from there along a
- * binomial tree. agree.c goes up and down the same tree.
+ * group.c - groups over endpoints. Everything here is made of the endpoint's messages: the barrier
+ * by dissemination (Hensgen, Finkel, Manber 1988), small gathers through rank 0 and from there
+ * along a binomial tree. agree.c goes up and down the same tree.
  *
  * Ranks are converted here and nowhere else: callers use ranks of their group, endpoints use ranks
  * of the root.
@@ -264,7 +264,7 @@ void reshard_group_break(reshard_group *group, const char *why)
     group->root->endpoint.fail(group->root->endpoint.state, why);
 }
 
-/* Requests of a failed call are on this stack, so nobody may use them after it returns. */
+/* The requests of a failed call are on its stack, so nobody may use them after it returns. */
 static reshard_status leave_call(reshard_group *group, reshard_status status)
 {
     if (status != RESHARD_OK) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* group.h - what a group is made of, for the layers above. */
+/* group.h - the structure of a group, and its calls for the layers above. */
 #ifndef RS_TRANSPORT_GROUP_H
 #define RS_TRANSPORT_GROUP_H
 
@@ -12,14 +12,15 @@
 
 typedef struct rs_share rs_share; /* group_memory.c */
 
-/* Something under way that a rank continues whenever it waits, whatever it waits for: a peer may be
- * waiting for this rank's part in it. It lies in the memory of the object it belongs to. */
+/* An activity that a rank continues whenever it waits, whatever it waits for, because a peer may be
+ * waiting for this rank's part in it. It is a member of the object that it belongs to. */
 typedef struct rs_task {
-    struct rs_task *next, **link; /* what points here; NULL: not under way */
+    /* `link` is the pointer that points here, or NULL if not under way */
+    struct rs_task *next, **link;
     void (*progress)(struct rs_task *task);
 } rs_task;
 
-/* An endpoint and its counters; shared by a group and all groups made from it. */
+/* An endpoint and its counters, shared by a group and all groups made from it. */
 typedef struct rs_root {
     reshard_context *context;
     rs_references references;
@@ -36,9 +37,9 @@ struct reshard_group {
     int32_t rank, size;
     int32_t *parent_ranks; /* by member; NULL for the root's own group */
     int32_t *root_ranks;   /* by member; NULL likewise */
-    int32_t channel;       /* its first one */
-    uint64_t failure_told; /* the last failure (scope.h) that all its ranks know of; tensor */
-    void *attachment;      /* belongs to a layer above, which removes it in time; not owned */
+    int32_t channel;       /* the first of its channels */
+    uint64_t failure_told; /* for tensors: the last failure (scope.h) that all ranks know of */
+    void *attachment;      /* owned by the layer above, which removes it in time (cache.h) */
 };
 
 /* Replaces NULL by this thread's current group: that of load_with_group, or the default one.
@@ -51,8 +52,8 @@ static inline int32_t rs_group_root_rank(const reshard_group *group, int32_t ran
     return group->root_ranks != NULL ? group->root_ranks[rank] : rank;
 }
 
-/* Messages to and from members, by their rank in the group. `channel` is relative to the
- * group's. */
+/* Messages to and from members, which are named by their rank in the group. `channel` is relative
+ * to the group's first one. */
 reshard_status rs_group_send(reshard_group *group, int32_t rank, int32_t channel, const void *bytes,
                              size_t count, reshard_request *request);
 reshard_status rs_group_receive(reshard_group *group, int32_t rank, int32_t channel, void *bytes,
@@ -63,26 +64,26 @@ reshard_status rs_group_wait(reshard_group *group, reshard_request *request);
 void rs_group_idle(reshard_group *group);
 void rs_group_add_task(reshard_group *group, rs_task *task);
 void rs_task_remove(rs_task *task);
-/* A member's address as seen from here, or NULL. */
+/* A member's address as seen from this rank, or NULL if it cannot be mapped. */
 void *rs_group_map(reshard_group *group, int32_t rank, const void *address, size_t bytes);
-/* Whether this rank and the member can see each other's shared memory. */
+/* Whether this rank and the member can map each other's shared memory. */
 bool rs_group_is_near(const reshard_group *group, int32_t rank);
-/* Whether every address of every member can be seen. */
+/* Whether every address of every member can be mapped. */
 bool rs_group_can_map(const reshard_group *group);
 reshard_status rs_group_touch(reshard_group *group, bool begin);
 void rs_group_quiesce(reshard_group *group);
 size_t rs_group_message_bytes_max(const reshard_group *group);
 
-/* Small messages, waited for. Errors break the group. */
+/* Small messages. These calls return when the message is complete. Errors break the group. */
 reshard_status rs_group_send_small(reshard_group *group, int32_t rank, const void *bytes,
                                    size_t count);
 reshard_status rs_group_receive_small(reshard_group *group, int32_t rank, void *bytes,
                                       size_t count);
-/* Collective. From rank 0 to all, along a binomial tree. */
+/* Collective. Sends bytes from rank 0 to all others, along a binomial tree. */
 reshard_status rs_group_broadcast_small(reshard_group *group, void *bytes, size_t count);
 
-/* Channels of a group (the first) and of an exec (the others). Each group and each exec has
- * RS_CHANNEL_COUNT of them. */
+/* Channels of a group or an exec, relative to its first one. Each group and each exec has
+ * RS_CHANNEL_COUNT of them; groups use only RS_CHANNEL_SMALL. */
 enum {
     RS_CHANNEL_SMALL,
     RS_CHANNEL_READY,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * group_memory.c - see group_memory.h. A share is a chain of blocks in the order of their
- * addresses, each behind a header of its own; no two neighbours are both free. First fit: a group
- * has few blocks, and they are large.
+ * addresses, each after a header of its own. No two neighbours are both free. First fit is enough,
+ * because a group has few blocks, and they are large.
  */
 #include "transport/group_memory.h"
 
@@ -14,15 +14,16 @@
 #include <stdint.h>
 
 #define ALIGNMENT ((size_t)64)
-#define GROWTH ((size_t)4 << 20) /* a share costs milliseconds: too much for each small block */
+/* Making a share takes milliseconds, which is too long for every small block. */
+#define GROWTH ((size_t)4 << 20)
 
 /* Lies before the memory that the caller gets. */
 typedef struct block {
-    struct rs_share *share; /* NULL: plain memory */
+    struct rs_share *share; /* NULL for plain memory */
     struct block *next;     /* in its share */
-    size_t bytes;           /* with this header */
+    size_t bytes;           /* including this header */
     bool free;
-    void *base; /* of plain memory: what to release */
+    void *base; /* plain memory only: what to release */
 } block;
 
 static_assert(sizeof(block) <= ALIGNMENT, "a header takes the room of one alignment");
@@ -38,8 +39,8 @@ static block *first_block(const rs_share *share)
     return (block *)(void *)share->memory;
 }
 
-/* The bytes of a block with its header, rounded up so that the next block is aligned; 0: too
- * many. */
+/* The bytes of a block with its header, rounded up so that the next block is aligned; 0 if they are
+ * too many. */
 static size_t block_bytes(size_t bytes)
 {
     if (bytes > SIZE_MAX / 2)

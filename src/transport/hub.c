@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hub.c - making a hub, waking ranks, breaking the group, touching peers' memory, and endpoints. */
+/* hub.c - makes hubs and endpoints, wakes ranks, breaks the group, and guards peers' memory. */
 #include "transport/hub_parts.h"
 
 #include "base/context.h"
@@ -14,8 +14,8 @@
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
-/* Where every rank has a core, staying awake is cheaper than sleeping: first some tens of
- * microseconds of spinning, then about a millisecond of yielding the core to others. */
+/* If every rank has a core, staying awake is cheaper than sleeping: first some tens of microseconds
+ * of spinning, then about a millisecond of yielding the core to others. */
 #define SPINS 4000
 #define YIELDS 2000
 
@@ -123,7 +123,7 @@ void rs_hub_destroy(rs_hub *hub)
 
 void rs_hub_wake(rs_member *m)
 {
-    /* Pairs with idle(): either idle sees the new count, or we see that the rank sleeps. */
+    /* Pairs with idle(): either idle() sees the new count, or this sees that the rank sleeps. */
     (void)atomic_fetch_add(&m->events, 1);
     if (m->hub->has_scheduler) {
         m->hub->scheduler.wake(m->hub->scheduler.user, m->rank);
@@ -169,7 +169,7 @@ void rs_hub_leave(rs_hub *hub, int32_t rank, reshard_status status)
     if (status != RESHARD_OK) {
         char text[512];
         int32_t named;
-        /* A text that ranks have agreed on names the rank already. */
+        /* A text on which ranks have agreed already names the rank. */
         if (sscanf(reshard_error_text(), "rank %d:", &named) == 1)
             (void)snprintf(text, sizeof text, "%s", reshard_error_text());
         else
@@ -206,7 +206,7 @@ reshard_status rs_hub_result(rs_hub *hub)
 
 reshard_status rs_hub_begin_touch(rs_member *m)
 {
-    assert(!atomic_load(&m->touching)); /* its end would end the outer one too */
+    assert(!atomic_load(&m->touching)); /* ending this one would end the outer one too */
     atomic_store(&m->touching, 1);
     if (!atomic_load(&m->hub->broken))
         return RESHARD_OK;

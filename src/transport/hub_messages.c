@@ -18,7 +18,7 @@ static void append(rs_hub_message_list *l, rs_hub_message *m)
     l->last = m;
 }
 
-/* Removes and returns the first message on that channel. */
+/* Removes and returns the first message on this channel; NULL if there is none. */
 static rs_hub_message *take(rs_hub_message_list *l, int32_t channel)
 {
     rs_hub_message *before = NULL;
@@ -62,7 +62,8 @@ static reshard_status deliver(rs_hub *hub, rs_hub_message *mine, rs_hub_message 
     reshard_status status = copy(hub, sending ? mine : other, sending ? other : mine);
     if (status != RESHARD_OK)
         return status;
-    /* This store hands the request back to its owner, who then sees the copied bytes. */
+    /* The second store hands the request back to its owner, who then sees the copied bytes. From
+     * then on, `other` is not ours. */
     int32_t owner = other->owner;
     atomic_store_explicit(&mine->done, 1, memory_order_relaxed);
     atomic_store_explicit(&other->done, 1, memory_order_release);
@@ -72,8 +73,8 @@ static reshard_status deliver(rs_hub *hub, rs_hub_message *mine, rs_hub_message 
 
 /* ---- messages that are held back ------------------------------------------------------------- */
 
-/* The first one is chosen by the simulation; later ones of the same pair and channel must not
- * overtake it. */
+/* The simulation chooses the first message to be held back. Later ones of the same pair and channel
+ * must not overtake it. */
 static bool follows_held(const rs_hub *hub, const rs_hub_message *sent)
 {
     const rs_hub_message *first = hub->held.first;
@@ -102,7 +103,7 @@ bool rs_hub_holds(const rs_hub *hub, bool *out_overtaken)
 void rs_hub_let_go(rs_hub *hub, int32_t rank)
 {
     rs_member *m = &hub->members[rank];
-    /* When a group is broken, its messages belong to their owners again. */
+    /* In a broken group, messages belong to their owners again. */
     if (hub->held.first == NULL || rs_hub_begin_touch(m) != RESHARD_OK)
         return;
     for (rs_hub_message *sent = hub->held.first, *next; sent != NULL; sent = next) {

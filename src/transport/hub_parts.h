@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hub_parts.h - what a hub is made of: between hub.c and hub_messages.c. */
+/* hub_parts.h - the structure of a hub, shared by hub.c and hub_messages.c. */
 #ifndef RS_TRANSPORT_HUB_PARTS_H
 #define RS_TRANSPORT_HUB_PARTS_H
 
@@ -7,7 +7,7 @@
 
 #include <assert.h>
 
-/* Lives in the memory of a reshard_request. */
+/* Lies in the memory of a reshard_request. */
 typedef struct rs_hub_message {
     struct rs_hub_message *next;
     char *bytes;
@@ -15,7 +15,7 @@ typedef struct rs_hub_message {
     int32_t channel;
     int32_t owner, peer;
     atomic_int done;
-    struct rs_hub_message *other; /* while held back: its counterpart */
+    struct rs_hub_message *other; /* its counterpart, while it is held back */
 } rs_hub_message;
 
 static_assert(sizeof(rs_hub_message) <= sizeof(reshard_request), "a message fits into a request");
@@ -30,7 +30,7 @@ typedef struct rs_pair {
     rs_hub_message_list sends, receives;
 } rs_pair;
 
-/* Memory of one rank that the ranks of its node can see. */
+/* Memory of one rank that the ranks of its node can map. */
 typedef struct rs_hub_memory {
     struct rs_hub_memory *next;
     size_t bytes;
@@ -40,14 +40,14 @@ typedef struct rs_hub_memory {
 typedef struct rs_member {
     rs_hub *hub;
     int32_t rank;
-    rs_hub_memory *shared; /* others look at it only under a scheduler */
+    rs_hub_memory *shared; /* other ranks read it only under a scheduler */
     atomic_int touching;
     atomic_int left;
-    /* How a sleeping rank is woken: every event adds one, and signals if the rank has said that it
+    /* To wake the rank, every event adds one here, and signals if the rank has said that it
      * sleeps. */
     atomic_uint events;
     atomic_int sleeping;
-    unsigned seen; /* how many events the rank itself has seen */
+    unsigned seen; /* the number of events that the rank itself has seen */
     rs_mutex lock;
     rs_condition wakes;
 } rs_member;
@@ -57,20 +57,20 @@ struct rs_hub {
     const char *name;
     int32_t size;
     bool mapped;
-    int32_t node_size; /* 0: no nodes */
+    int32_t node_size; /* 0 if there are no nodes */
     bool has_scheduler;
     rs_hub_scheduler scheduler;
-    int spins; /* before a rank sleeps */
+    int spins; /* how often an idle rank looks for events before it sleeps */
     rs_pair *pairs;
     rs_member *members;
     atomic_int broken;
-    /* Used under a scheduler only, so by one rank at a time. */
+    /* Used under a scheduler only, and so by one rank at a time. */
     rs_hub_faults faults;
     int64_t started_count, met_count;
     rs_hub_message_list held; /* sends that are held back */
-    bool overtaken;           /* another message has overtaken the first of them */
+    bool overtaken;           /* another message has overtaken the first of these */
     bool reached_fault;
-    rs_mutex lock; /* protects what follows */
+    rs_mutex lock; /* protects the fields below */
     reshard_status status;
     char text[512];
 };
@@ -78,10 +78,10 @@ struct rs_hub {
 /* ---- waking, breaking and touching (hub.c) --------------------------------------------------- */
 
 void rs_hub_wake(rs_member *m);
-/* The first to break the group gives the reason. */
+/* Breaks the group. The first reason is the one that is kept. */
 void rs_hub_break(rs_hub *hub, reshard_status status, const char *why);
 reshard_status rs_hub_fail_broken(rs_hub *hub);
-/* Invariant 2 of hub.h: set the flag first, then look whether the group is broken. */
+/* Invariant 2 of hub.h: sets the flag first, then checks whether the group is broken. */
 reshard_status rs_hub_begin_touch(rs_member *m);
 void rs_hub_end_touch(rs_member *m);
 

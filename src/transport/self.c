@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * self.c - one rank, alone: the smallest complete transport, and the one to copy when writing
+ * self.c - a single rank: the smallest complete transport, and the one to copy when writing
  * another.
  *
  * A rank may still send to itself. As in every transport, a send and a receive on the same channel
@@ -27,7 +27,7 @@ static_assert(sizeof(message) <= sizeof(reshard_request), "a message fits into a
 
 typedef struct self {
     reshard_context *context;
-    message *first; /* waiting, oldest first */
+    message *first; /* the waiting messages, oldest first */
     int broken;
     char why[256];
 } self;
@@ -79,7 +79,7 @@ static reshard_status receive(void *state, int32_t peer, int32_t channel, void *
     return start(state, 0, channel, bytes, count, request);
 }
 
-/* Nobody else can complete a message: one that is not done has no counterpart yet. */
+/* Nobody else can complete a message, so one that is not done has no counterpart yet. */
 static reshard_status test(void *state, reshard_request *request, int *out_done)
 {
     *out_done = ((const message *)(const void *)request)->done;

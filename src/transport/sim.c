@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sim.c - N ranks, one running at a time. Whenever a rank calls the transport, the next to run is
- * drawn from those that are not idle, by a generator that starts from the seed. So a run can be
- * repeated, and every order of events belongs to some seed. When all remaining ranks are idle, any
- * message that is held back on purpose (hub.h) is delivered; if there is none, nothing can ever
- * happen again, and the group breaks.
+ * sim.c - N ranks, of which one runs at a time. Whenever a rank calls the transport, the next one
+ * to run is drawn from those that are not idle, by a generator that starts from the seed. So any
+ * order of events can occur, and a run can be repeated by its seed. When all remaining ranks are
+ * idle, messages that are held back on purpose (hub.h) are delivered. If there are none, nothing
+ * can ever happen again, and the group breaks.
  */
 #include <reshard/sim.h>
 
@@ -20,7 +20,7 @@ typedef struct sim_rank {
     bool idle, gone;
     bool arrived; /* its body has begun, or never will */
     int64_t calls;
-    rs_condition turn; /* one for each rank, so that passing the turn wakes nobody else */
+    rs_condition turn; /* one for each rank, so that passing the turn on wakes nobody else */
 } sim_rank;
 
 typedef struct simulation {
@@ -30,7 +30,7 @@ typedef struct simulation {
     rs_mutex lock;
     uint64_t random;
     int32_t running;
-    int32_t arrived; /* how many ranks have arrived; none runs before all have */
+    int32_t arrived; /* ranks that have arrived; none runs before all have */
     bool stuck;
     bool stopped_one;
     int64_t steps_held, steps_overtaken; /* since a message was held back, or overtaken */
@@ -55,7 +55,7 @@ static int32_t count_ready(const simulation *s)
     return ready;
 }
 
-/* Chooses who runs next. When nobody can, all idle ranks are woken and find the group broken. */
+/* Chooses who runs next. If nobody can, all idle ranks are woken and find the group broken. */
 static void pass_on(simulation *s)
 {
     int32_t ready = count_ready(s);
@@ -83,8 +83,8 @@ static void wait_for_turn(simulation *s, int32_t rank)
         rs_condition_wait(&s->ranks[rank].turn, &s->lock);
 }
 
-/* A rank may test again and again without ever being idle, so messages are held back only so
- * long. */
+/* A rank may test again and again without ever being idle, so there is a limit to holding messages
+ * back. */
 #define STEPS_HELD_MAX 1000
 #define STEPS_OVERTAKEN 20 /* enough for a rank to take the other message first */
 
@@ -160,7 +160,7 @@ static reshard_status run_body(void *user, reshard_group *group)
     return s->body(s->user, group);
 }
 
-/* The rank has left and passes the turn on, if it ever arrived: a rank whose group could not be
+/* The rank has left, and passes the turn on if it ever arrived. A rank whose group could not be
  * made never had the turn. */
 static void leave(void *user, int32_t rank)
 {

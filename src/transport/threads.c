@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* threads.c - N ranks in this process, each a thread. The calling thread is rank 0, so N ranks
- * start N-1 threads. */
+/* threads.c - N ranks in this process, each of them a thread. The calling thread is rank 0, so N -
+ * 1 threads are started. */
 #include "base/context.h"
 #include "base/error.h"
 #include "transport/hub.h"
@@ -27,8 +27,8 @@ static void run_rank(void *argument)
         status = r->body(r->user, group);
     reshard_group_set_default(before);
     reshard_group_release(before);
-    /* Leave before releasing the group: others may use what the body held until they know that it
-     * failed. */
+    /* Leave before releasing the group: until the others know that this rank has failed, they may
+     * use what its body held. */
     rs_hub_leave(r->hub, r->rank, status);
     reshard_group_release(group);
 }
@@ -47,7 +47,7 @@ reshard_status rs_run_ranks(reshard_context *context, rs_hub *hub, int32_t size,
     while (started < size) {
         reshard_status status =
             rs_thread_start(&runners[started].thread, run_rank, &runners[started]);
-        /* ranks that could not start leave at once, so that the others need not wait for them */
+        /* Ranks that could not start leave at once, so that the others do not wait for them. */
         if (status != RESHARD_OK) {
             for (int32_t i = started; i < size; i++)
                 rs_hub_leave(hub, i, status);
