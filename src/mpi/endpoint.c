@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* endpoint.c - opening and closing an endpoint; see endpoint.h. */
+/* endpoint.c - opens and closes endpoints; see endpoint.h. */
 #include "mpi/endpoint.h"
 
 #include <limits.h>
@@ -24,8 +24,8 @@ static void free_communicators(rs_mpi_comms *c)
         (void)MPI_Comm_free(&c->control);
 }
 
-/* Returns to MPI what the endpoint took from it. False when MPI still uses some of the endpoint's
- * memory. */
+/* Returns to MPI what the endpoint took from it. The result is false if MPI still uses some of the
+ * endpoint's memory. */
 static bool detach(rs_mpi *e)
 {
     int over = 1;
@@ -38,7 +38,7 @@ static bool detach(rs_mpi *e)
         (void)MPI_Test(&e->out_requests[i], &gone, MPI_STATUS_IGNORE);
         over = over && gone;
     }
-    if (e->standing.broken) /* what follows is Collective */
+    if (e->standing.broken) /* the rest is Collective */
         return over && e->voting == MPI_REQUEST_NULL;
     for (rs_mpi_window *w = e->windows; w != NULL; w = w->next)
         (void)MPI_Win_free(&w->handle);
@@ -88,7 +88,7 @@ static reshard_status check_mpi(MPI_Comm comm)
 }
 
 /* Like libreshard's rs_options_read, which is hidden from this library: fields beyond a shorter
- * struct are zero, and what this library does not know of a longer one must be zero. */
+ * struct are zero, and those of a longer one that this library does not know must be zero. */
 static reshard_status read_options(const reshard_mpi_options *given, reshard_mpi_options *out)
 {
     *out = (reshard_mpi_options){.size = sizeof *out};
@@ -166,7 +166,7 @@ static reshard_status create(const rs_mpi_comms *comms, const reshard_mpi_option
     e->standing.size = size;
     e->timeout_seconds = chosen.timeout_seconds;
     (void)MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &tag_max, &known);
-    e->tag_max = known ? *tag_max : 32767; /* the least that MPI allows */
+    e->tag_max = known ? *tag_max : 32767; /* the least that MPI guarantees */
     (void)MPI_Comm_size(comms->node, &e->node_size);
     find_node_ranks(e);
     rs_patience_init(&e->patience, e->node_size);
@@ -204,7 +204,7 @@ static reshard_status create_group(reshard_context *context, rs_mpi *e, reshard_
     return reshard_group_create(context, &endpoint, out_group);
 }
 
-/* Collective. Like reshard_group_agree, for the time before there is a group. */
+/* Collective. Like reshard_group_agree, before there is a group. */
 static reshard_status agree(MPI_Comm comm, reshard_status status)
 {
     int rank = 0, mine = INT_MAX, lowest = INT_MAX;

@@ -8,12 +8,12 @@
  *
  * Invariants:
  *  1. Every message under way is in its endpoint's list, so that it can be withdrawn when the group
- *     breaks: the caller will free the buffer.
- *  2. A rank says DRAINED when its group is broken and it has no receive open. Once a rank has
- *     heard that from all others it may forget the sends it still has: nobody will ever read them.
- *  3. A collective call of MPI that may have to wait for other ranks is made in its non-blocking
- *     form, and abandoned when the group breaks. MPI then still uses part of the endpoint, so that
- *     part is never freed.
+ *     breaks: the caller will then free the buffer.
+ *  2. A rank sends DRAINED once its group is broken and it has no receive open. When a rank has
+ *     heard that from all others, it may forget the sends it still has: nobody will ever read them.
+ *  3. A collective MPI call that may have to wait for other ranks is made in its non-blocking form,
+ *     and abandoned when the group breaks. MPI then still uses part of the endpoint, so that part
+ *     is never freed.
  */
 #ifndef RS_MPI_ENDPOINT_H
 #define RS_MPI_ENDPOINT_H
@@ -25,10 +25,10 @@
 #include "mpi/patience.h"
 #include "mpi/standing.h"
 
-/* Lives in the memory of a reshard_request. */
+/* Lies in the memory of a reshard_request. */
 typedef struct rs_mpi_message {
     struct rs_mpi_message *next;
-    struct rs_mpi_message **link; /* what points here */
+    struct rs_mpi_message **link; /* the pointer that points here */
     MPI_Request request;
     size_t count;
     int32_t peer;
@@ -50,12 +50,12 @@ typedef struct rs_mpi_comms {
 typedef struct rs_mpi {
     rs_standing standing;
     rs_patience patience;
-    double timeout_seconds; /* 0: none */
-    double asked;           /* patience.waited when it last asked */
+    double timeout_seconds; /* 0 for none */
+    double asked;           /* patience.waited when this rank last asked its peers */
     rs_mpi_comms comms;
     int tag_max;
     int node_size;
-    int *node_ranks; /* by peer; MPI_UNDEFINED on another node */
+    int *node_ranks; /* rank in the node, by peer; MPI_UNDEFINED on another node */
     rs_mpi_message *first;
     int32_t test_count;
     rs_mpi_window *windows; /* youngest first */
@@ -65,28 +65,29 @@ typedef struct rs_mpi {
     MPI_Request *out_requests; /* [kind * size + peer] */
     int vote, votes;           /* invariant 3 */
     MPI_Request voting;
-    bool leaving; /* this rank is finished */
-    bool left;    /* and all others know it */
+    bool leaving; /* this rank has finished */
+    bool left;    /* rs_mpi_leave is over, or there is no need for it */
     bool drained; /* invariant 2 */
 } rs_mpi;
 
 #define RS_MPI_MESSAGE_BYTES_MAX ((size_t)1 << 30) /* MPI counts bytes in an int */
 
-/* notices.c. Breaks the group from this rank. */
+/* In notices.c. Breaks the group on behalf of this rank. */
 void rs_mpi_break(rs_mpi *e, reshard_status status, const char *why);
-/* False when an MPI call failed; that breaks the group, with MPI's own error text. */
+/* Returns false if an MPI call failed. That breaks the group, with MPI's own error text. */
 bool rs_mpi_succeeded(rs_mpi *e, int code, const char *call);
 void rs_mpi_tell(rs_mpi *e, rs_notice_kind kind, int32_t peer);
 void rs_mpi_tell_all(rs_mpi *e, rs_notice_kind kind);
+/* Opens the receive for notices; takes all notices that have arrived. */
 void rs_mpi_listen(rs_mpi *e);
 void rs_mpi_hear(rs_mpi *e);
-/* Collective. True when all ranks pass true; false also when the group is or becomes broken. */
+/* Collective. Returns true if all ranks pass true; false also if the group is or becomes broken. */
 bool rs_mpi_vote(rs_mpi *e, bool agrees);
-/* Collective. This rank is finished, with this status and this thread's error text. Returns when
- * all ranks are, with the status that the run ends with on all of them. */
+/* Collective. This rank has finished, with this status and this thread's error text. Returns when
+ * all ranks have, with the status that the run ends with on all of them. */
 reshard_status rs_mpi_leave(rs_mpi *e, reshard_status status);
 
-/* messages.c and windows.c. The calls of the endpoint, as reshard_endpoint describes them. */
+/* In messages.c and windows.c: the calls of the endpoint, as reshard_endpoint describes them. */
 reshard_status rs_mpi_send(void *state, int32_t peer, int32_t channel, const void *bytes,
                            size_t count, reshard_request *request);
 reshard_status rs_mpi_receive(void *state, int32_t peer, int32_t channel, void *bytes, size_t count,
@@ -99,8 +100,7 @@ reshard_status rs_mpi_touch(void *state, int begin);
 void *rs_mpi_share(void *state, size_t bytes);
 int rs_mpi_shares_with(void *state, int32_t peer);
 
-/* endpoint.c. Collective. Makes a group and the endpoint under it, which lives as long as the
- * group. */
+/* In endpoint.c. Collective. Makes a group and its endpoint, which lives as long as the group. */
 reshard_status rs_mpi_open(reshard_context *context, MPI_Comm comm,
                            const reshard_mpi_options *options, rs_mpi **out_endpoint,
                            reshard_group **out_group);

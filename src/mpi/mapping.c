@@ -45,7 +45,7 @@ bool rs_mapping_have_room(int32_t count, size_t bytes)
     struct statvfs system;
     if (!rs_multiply_size((size_t)count, bytes, &total))
         return false;
-    /* A system without this folder keeps shared memory elsewhere: leave it to MPI to know. */
+    /* A system without this folder keeps shared memory elsewhere. Leave the answer to MPI then. */
     if (statvfs(SHARED_FOLDER, &system) != 0 || system.f_frsize == 0)
         return true;
     return total / system.f_frsize < system.f_bavail;

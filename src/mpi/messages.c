@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* messages.c - messages from start to end, and what becomes of them when the group breaks. */
+/* messages.c - messages from start to end, and what happens to them when the group breaks. */
 #include "mpi/endpoint.h"
 
 #include <assert.h>
 #include <stdio.h>
 
-#define TESTS_PER_LOOK 16   /* so often we look at notices and the clock */
+#define TESTS_PER_LOOK 16   /* how often it looks at notices and the clock */
 #define ASK_SECONDS 0.5     /* the wait before asking whether a peer has left */
 #define QUIESCE_SECONDS 5.0 /* the longest wait for peers that do not yet know of the failure */
 
@@ -39,7 +39,7 @@ static reshard_status start(rs_mpi *e, bool sending, int32_t peer, int32_t chann
     rs_mpi_message *m = (rs_mpi_message *)(void *)request;
     *m = (rs_mpi_message){
         .count = count, .peer = peer, .sending = sending, .progress = RS_WITHDRAWN};
-    /* The group may have broken meanwhile: look before starting something new, but not every
+    /* The group may have broken in the meantime. Look before starting something new, but not every
      * time. */
     if (e->first == NULL)
         rs_mpi_hear(e);
@@ -49,7 +49,7 @@ static reshard_status start(rs_mpi *e, bool sending, int32_t peer, int32_t chann
         return rs_mpi_fail(RESHARD_ERR_INVALID, "a message of %zu bytes, of %zu at most", count,
                            RS_MPI_MESSAGE_BYTES_MAX);
     /* Channels with the same tag are billions apart in Open MPI and hundreds of millions in MPICH,
-     * so no two in use have the same. */
+     * so no two channels in use have the same one. */
     int tag = (int)(channel % ((int64_t)e->tag_max + 1));
     int code = sending
                    ? MPI_Isend(bytes, (int)count, MPI_BYTE, peer, tag, e->comms.data, &m->request)
@@ -73,7 +73,7 @@ reshard_status rs_mpi_receive(void *state, int32_t peer, int32_t channel, void *
     return start(state, false, peer, channel, bytes, count, request);
 }
 
-/* MPI is done with the message, successfully or not. */
+/* Called when MPI is done with the message, successfully or not. */
 static void end_message(rs_mpi *e, rs_mpi_message *m, int code, const MPI_Status *status)
 {
     char why[160] = "";
@@ -116,7 +116,7 @@ static void ask_peers(rs_mpi *e)
     }
 }
 
-/* A message takes long: has something gone wrong? */
+/* Called when a message takes long, to find out whether something has gone wrong. */
 static reshard_status look_around(rs_mpi *e, const rs_mpi_message *m)
 {
     rs_mpi_hear(e);
@@ -167,7 +167,7 @@ void rs_mpi_idle(void *state)
 
 /* ---- after a failure ------------------------------------------------------------------------- */
 
-/* Completes or cancels what it can, and says whether a receive is still open. */
+/* Removes messages that are complete or cancelled. Returns whether a receive is still open. */
 static bool settle_messages(rs_mpi *e)
 {
     bool receiving = false;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* notices.c - failure and farewell: how ranks learn that the group is broken, and how they leave it
- * together. */
+/* notices.c - how ranks learn that the group is broken, and how they leave it together. */
 #include "mpi/endpoint.h"
 
 #include <stdio.h>
@@ -40,7 +39,6 @@ void rs_mpi_break(rs_mpi *e, reshard_status status, const char *why)
         spread_verdict(e);
 }
 
-/* False when an MPI call failed; that breaks the group with the error in words. */
 bool rs_mpi_succeeded(rs_mpi *e, int code, const char *call)
 {
     if (code == MPI_SUCCESS)
@@ -83,7 +81,6 @@ void rs_mpi_hear(rs_mpi *e)
 
 /* ---- together -------------------------------------------------------------------------------- */
 
-/* Collective. True when all ranks pass true; false also when the group is or becomes broken. */
 bool rs_mpi_vote(rs_mpi *e, bool agrees)
 {
     if (e->standing.broken)
@@ -103,8 +100,8 @@ bool rs_mpi_vote(rs_mpi *e, bool agrees)
         if (over)
             return e->votes != 0;
         double waited = rs_patience_look(&e->patience);
-        /* Ranks may leave at very different times, but they share memory together, so only that has
-         * a time-out. */
+        /* Ranks may leave at very different times, but they share memory at the same time, so only
+         * sharing has a time-out. */
         if (!e->leaving && e->timeout_seconds > 0 && waited > e->timeout_seconds)
             rs_mpi_break(e, RESHARD_ERR_TIMEOUT, "waited too long for all ranks to share memory");
         rs_patience_pause(&e->patience);
@@ -121,7 +118,7 @@ reshard_status rs_mpi_leave(rs_mpi *e, reshard_status status)
     (void)rs_mpi_vote(e, true);
     if (e->standing.broken) {
         rs_mpi_quiesce(e);
-        /* Wait for the verdict of all others, but not for a rank that goes on computing without
+        /* Wait for the verdicts of all others, but not for a rank that goes on computing without
          * looking at the group. */
         while (e->standing.drained_count < e->standing.size - 1 &&
                rs_patience_look(&e->patience) < LEAVE_SECONDS) {

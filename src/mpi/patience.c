@@ -6,13 +6,13 @@
 #include <time.h>
 #include <unistd.h>
 
-/* MPI cannot sleep until a message comes, so a rank with a processor to itself stays awake for
+/* MPI cannot sleep until a message comes, so a rank that has a processor to itself stays awake for
  * about a millisecond. A rank without one would be in the way of those it waits for. */
 #define YIELDS_ALONE 2000
 #define YIELDS_CROWDED 20
 #define SLEEP_NANOSECONDS 50000
 
-/* The most time between two looks that counts as waiting. */
+/* At most this much time between two looks counts as waiting. */
 #define LOOK_SECONDS_MAX 0.1
 
 static double now(void)

@@ -5,7 +5,7 @@
 
 #include "mpi/endpoint.h"
 
-/* Initialises MPI unless the program has; says whether it did. */
+/* Initialises MPI unless the program has done so. *out_started tells whether it did. */
 static reshard_status start_mpi(bool *out_started)
 {
     int initialized = 0, finalized = 0, threads = 0;
@@ -17,8 +17,8 @@ static reshard_status start_mpi(bool *out_started)
     /* Different threads may call a group, but only one at a time. */
     if (!initialized && MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &threads) != MPI_SUCCESS)
         return rs_mpi_fail(RESHARD_ERR_GROUP_BROKEN, "MPI_Init_thread failed");
-    /* MPICH reports errors of completed requests there, whatever their communicator's handler
-     * is. */
+    /* MPICH reports errors of completed requests to this handler, whatever that of their
+     * communicator is. */
     if (!initialized)
         (void)MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     return RESHARD_OK;
@@ -37,7 +37,7 @@ reshard_status reshard_mpi_run(reshard_context *context, reshard_rank_fn body, v
     reshard_group_set_default(NULL);
     if (status == RESHARD_OK) {
         status = body(user, group);
-        reshard_group_set_default(NULL); /* the body's holds the endpoint */
+        reshard_group_set_default(NULL); /* that of the body would hold the endpoint */
         status = rs_mpi_leave(endpoint, status);
     }
     reshard_group_set_default(before);

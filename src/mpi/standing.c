@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* standing.c - see standing.h. The error text belongs to libreshard, whose internal functions are
- * hidden from this library: it is set by public calls only. */
+ * hidden from this library, so it is set by public calls only. */
 #include "mpi/standing.h"
 
 #include <reshard/group.h>
@@ -36,7 +36,7 @@ bool rs_standing_break(rs_standing *standing, reshard_status status, const char 
         return false;
     rs_verdict verdict = {.rank = standing->rank, .status = status};
     int named;
-    /* A text that ranks have agreed on names the rank already. */
+    /* A text on which ranks have agreed already names the rank. */
     if (sscanf(why, "rank %d:", &named) == 1)
         (void)snprintf(verdict.text, sizeof verdict.text, "%s", why);
     else

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * standing.h - what ranks tell each other beside their messages, and the verdict that comes of it.
+ * standing.h - what ranks tell each other besides their messages, and the verdict that results.
  *
  * A rank that breaks its group, or hears that it is broken, tells all others once which verdict it
  * holds. So a rank that has heard from all others knows every verdict there is, and all ranks
@@ -15,14 +15,15 @@
 
 typedef enum rs_notice_kind {
     RS_NOTICE_BROKEN, /* the group is broken; the sender starts nothing more */
-    /* no message can write into the sender's memory any more, or read others' memory for it */
+    /* No message can write into the sender's memory any more, or read other ranks' memory for
+     * it. */
     RS_NOTICE_DRAINED,
     RS_NOTICE_ASK,  /* have you left? I am waiting for you */
     RS_NOTICE_LEFT, /* the answer, if so */
     RS_NOTICE_KIND_COUNT
 } rs_notice_kind;
 
-/* Why the group is broken: the rank at which it began, and its status and words. */
+/* Why the group is broken: the rank where it began, its status and its error text. */
 typedef struct rs_verdict {
     int32_t rank;
     reshard_status status;
@@ -31,22 +32,23 @@ typedef struct rs_verdict {
 
 typedef struct rs_notice {
     int32_t kind;
-    rs_verdict verdict; /* of RS_NOTICE_BROKEN */
+    rs_verdict verdict; /* for RS_NOTICE_BROKEN */
 } rs_notice;
 
-/* What one rank knows of all others. told[peer] has a bit for each kind of notice heard from it. */
+/* What one rank knows about all others. told[peer] has a bit for each kind of notice heard from
+ * it. */
 typedef struct rs_standing {
     int32_t rank, size;
     bool broken;
     rs_verdict verdict;
     uint8_t *told;
-    int32_t drained_count; /* others */
+    int32_t drained_count; /* other ranks that have said so */
 } rs_standing;
 
-/* Breaks the group from this rank: `why` becomes "rank r: why". False when it was broken
- * already. */
+/* Breaks the group on behalf of this rank: `why` becomes "rank r: why". Returns false if it was
+ * broken already. */
 bool rs_standing_break(rs_standing *standing, reshard_status status, const char *why);
-/* Takes note of BROKEN, DRAINED or LEFT. True when that broke the group. */
+/* Takes note of BROKEN, DRAINED or LEFT. Returns true if that broke the group. */
 bool rs_standing_hear(rs_standing *standing, int32_t from, const rs_notice *notice);
 bool rs_standing_was_told(const rs_standing *standing, int32_t from, rs_notice_kind kind);
 /* Sets the error text, and returns the status for calls on a broken group. */
@@ -54,7 +56,7 @@ reshard_status rs_standing_fail(const rs_standing *standing);
 /* Sets the error text, and returns the status that the whole run ends with. */
 reshard_status rs_standing_result(const rs_standing *standing);
 
-/* reshard_error_set with a format. */
+/* Like reshard_error_set, with a format. */
 reshard_status rs_mpi_fail(reshard_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

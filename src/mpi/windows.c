@@ -9,7 +9,7 @@
 
 /* ---- shared memory --------------------------------------------------------------------------- */
 
-/* Collective over the node. False on all its ranks when one fails. */
+/* Collective over the node. If one rank gets no memory, the result is false on all. */
 static bool open_window(rs_mpi *e, rs_mpi_window *w, size_t bytes, uint64_t *addresses)
 {
     void *base = NULL;
