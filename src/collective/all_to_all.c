@@ -3,9 +3,9 @@
  * all_to_all.c - every rank sends its own number of elements to every rank.
  *
  * Every rank learns the whole matrix of counts. The tensor to be resharded is one line: the blocks
- * in the order of the matrix, by sender, then by receiver. A sender's blocks are neighbours in it;
- * a receiver has one piece for each sender. When all counts are c no lists are needed: the tensor
- * is KxKxc and goes from S(0) to S(1).
+ * in the order of the matrix, by sender, then by receiver. The blocks of a sender are neighbours in
+ * it; a receiver has one piece for each sender. If all K * K counts are the same number c, no lists
+ * are needed: the tensor is KxKxc and goes from S(0) to S(1).
  */
 #include "base/checked.h"
 #include "base/context.h"
@@ -21,9 +21,9 @@ typedef struct exchange {
     rs_collective collective;
     int32_t size;
     const int64_t *send_counts, *receive_counts; /* as given */
-    /* in bytes where an element is less than a byte: */
+    /* In bytes if an element is less than a byte: */
     int64_t *matrix;   /* [sender * size + receiver] */
-    int64_t *receives; /* behind the matrix */
+    int64_t *receives; /* stored after the matrix */
     size_t matrix_bytes;
     int64_t total;
     bool equal; /* all counts are the same */
@@ -43,7 +43,7 @@ static reshard_status check_counts(const exchange *e, const int64_t *counts, con
     return RESHARD_OK;
 }
 
-/* Fills in this rank's row of the matrix, and what it expects. */
+/* Fills in this rank's row of the matrix, and what it expects to receive. */
 static reshard_status set_counts(exchange *e)
 {
     const rs_collective *c = &e->collective;
@@ -116,7 +116,7 @@ static reshard_status check_matrix(exchange *e)
 
 /* ---- layouts --------------------------------------------------------------------------------- */
 
-/* When all counts are equal: chunks of the first or the second dim of KxKxc. */
+/* If all counts are equal: chunks of the first or the second dim of KxKxc. */
 static reshard_status make_chunks(const exchange *e, int32_t dim, reshard_layout **out_layout)
 {
     int64_t shape[] = {e->size, e->size, e->matrix[0]};
@@ -151,7 +151,7 @@ static void add_piece(reshard_shard *shard, reshard_piece *piece, int64_t offset
     shard->piece_count++;
 }
 
-/* Lists a rank's blocks by the rank at their other end: one shard each, or one shard for all. */
+/* Lists each rank's blocks by the rank at their other end: one shard each, or one shard for all. */
 static void list_shards(const exchange *e, bool receiving, bool joined, const int64_t *offsets,
                         reshard_piece *pieces, reshard_shard *shards)
 {

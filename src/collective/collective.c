@@ -2,8 +2,8 @@
 /*
  * collective.c - collectives as plans between two layouts of one dimension.
  *
- * What is checked here is what a layout cannot know: roots, reductions and counts. The rest is
- * common to all exchanges (collective_run.c).
+ * Only what a layout cannot know is checked here: roots, reductions and counts. The rest is common
+ * to all exchanges (collective_run.c).
  */
 #include "collective/collective.h"
 
@@ -37,7 +37,7 @@ static reshard_status sum_counts(const rs_collective *c, int64_t count, const in
     return RESHARD_OK;
 }
 
-/* One cut over a mesh of one axis: all ranks, or those of `only`. */
+/* Makes a layout with one cut over a mesh of one axis: all ranks, or only the rank `only`. */
 static reshard_status make_layout(const rs_collective *c, const int32_t *only,
                                   const reshard_placement *placement, int64_t total,
                                   reshard_layout **out_layout)
@@ -64,7 +64,7 @@ reshard_status rs_collective_split(const rs_collective *c, int64_t count, const 
     reshard_status status = sum_counts(c, count, counts, &total, &equal);
     if (status != RESHARD_OK)
         return status;
-    /* Equal sizes are kept as arithmetic, different ones as a list. */
+    /* Equal counts are kept as arithmetic, different ones as a list. */
     reshard_placement placement = {.kind = RESHARD_SHARD, .dim = 0, .rule = RESHARD_CHUNK};
     if (!equal) {
         placement.rule = RESHARD_RAGGED;
@@ -145,7 +145,8 @@ static reshard_status check_request(const request *r)
     return r->source == CONTRIBUTIONS ? check_reduction(r) : RESHARD_OK;
 }
 
-/* Describes the request. Equal counts are described alike, as one count or as a list. */
+/* Describes the request. Equal counts are described alike, whether given as one count or as a
+ * list. */
 static void ask(request *r, int64_t total)
 {
     rs_collective *c = &r->collective;
@@ -172,7 +173,7 @@ static reshard_status make_whole_bytes(request *r, int64_t *scratch)
     return status;
 }
 
-/* A rank's part begins where those of lower ranks end; copies and contributions all begin at 0. */
+/* A rank's part begins where those of lower ranks end; copies and contributions begin at 0. */
 static void find_place(request *r)
 {
     rs_collective *c = &r->collective;
@@ -198,7 +199,7 @@ static reshard_status make_end(const request *r, form how, int64_t total,
                        out_layout);
 }
 
-/* Everything before the exchange itself. Local. */
+/* Does everything that comes before the exchange itself. Local. */
 static reshard_status prepare(request *r, int64_t **scratch, size_t scratch_bytes,
                               reshard_layout **out_source, reshard_layout **out_target)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* collective_agree.c - what a rank asks for, in words and as a digest; do all ask for the same? */
+/* collective_agree.c - describes what a rank asks for, in words and as a digest, and compares
+ * ranks. */
 #include "base/digest.h"
 #include "collective/collective.h"
 #include "text/text.h"

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * collective_run.c - the part that all collectives share: checks of buffers, a plan, an exec, and
- * the work that carries them.
+ * collective_run.c - what all collectives share: checks of buffers, a plan, an exec, and the work
+ * that holds them.
  *
  * Nothing here moves data: an exec does. A rank that finds something wrong does not return before
  * the others know it (rs_collective_agree).
  *
- * In place. Peers read a source that lies in place while this rank would copy it onto itself, so
+ * In place: peers read a source that lies in place while this rank would copy it onto itself, so
  * operations leave such copies out. A reduction in one stage would overwrite its own contribution,
- * so it writes to a target aside, which is copied when the run is over. In two stages all sources
- * have been read before the first target is written.
+ * so it writes to other memory, which is copied to the target when the run is over. In two stages,
+ * all sources have been read before the first target is written.
  */
 #include "base/checked.h"
 #include "base/context.h"
@@ -29,7 +29,7 @@ static bool overlaps(const void *a, int64_t a_bytes, const void *b, int64_t b_by
     return x < y ? y - x < (uint64_t)a_bytes : x - y < (uint64_t)b_bytes;
 }
 
-/* The bytes of one of this rank's shards. Layouts bound the elements, but not the bytes. */
+/* The bytes of one of this rank's shards. Layouts limit the elements, but not the bytes. */
 static reshard_status shard_bytes(const rs_collective *c, const reshard_layout *layout, int64_t i,
                                   int64_t *out_bytes)
 {
@@ -103,8 +103,8 @@ static reshard_status check_buffers(const rs_collective *c, const reshard_layout
 
 /* ---- starting -------------------------------------------------------------------------------- */
 
-/* Puts the target aside when the head of this file says so. Collectives in place have one source
- * and one target. */
+/* Replaces the target by other memory if the head of this file says so. Collectives in place have
+ * one source and one target. */
 static reshard_status put_aside(const rs_collective *c, const reshard_plan *plan,
                                 const reshard_layout *source_layout,
                                 const reshard_layout *target_layout, reshard_work *work)

@@ -2,13 +2,14 @@
 /*
  * delivery.c - send and receive between two ranks.
  *
- * A delivery is a head that says what comes, and its bytes in as many messages as the transport
- * needs. Both ends post all of these when they begin, each from what it knows itself. So deliveries
- * match in the order in which they begin, whatever is waited for first, and data need not wait for
- * the head. If the two ends differ, the receiver learns it from the head, or the transport from
- * sizes that do not match. Either breaks the group, since posted messages cannot be taken back.
+ * A delivery consists of a head that says what comes, and of its bytes in as many messages as the
+ * transport needs. Both ends post all of these when they begin, each from what it knows itself. So
+ * deliveries match in the order in which they begin, whatever is waited for first, and data need
+ * not wait for the head. If the two ends differ, the receiver learns it from the head, or the
+ * transport from sizes that do not match. Either breaks the group, because posted messages cannot
+ * be taken back.
  *
- * Channels: the group's own, of which groups themselves use only the first.
+ * Deliveries use the group's own channels, of which groups themselves use only the first.
  */
 #include "collective/delivery.h"
 
@@ -190,7 +191,8 @@ static reshard_status start(const rs_collective *c, bool sending, int32_t peer, 
     return RESHARD_OK;
 }
 
-/* While this rank waits nobody could post the other end of a delivery to itself. */
+/* A blocking delivery to itself would never end: while the rank waits, nobody can post the other
+ * end. */
 static reshard_status check_not_self(const rs_collective *c, int32_t peer)
 {
     if (peer == reshard_group_rank(c->group))

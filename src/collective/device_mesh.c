@@ -2,8 +2,8 @@
 /*
  * device_mesh.c - a mesh over a group, and the sub-groups along its axes.
  *
- * Ranks are converted once: the mesh has ranks of the group it was made over; everything here uses
- * positions, which are the ranks of the mesh's own group.
+ * Ranks are converted once: the mesh has ranks of the group over which it was made; everything here
+ * uses positions, which are the ranks of the mesh's own group.
  */
 #include <reshard/device_mesh.h>
 
@@ -21,9 +21,9 @@ struct reshard_device_mesh {
     reshard_context *context;
     rs_references references;
     reshard_mesh *mesh;
-    int32_t position; /* -1: not in the mesh */
+    int32_t position; /* -1 if this rank is not in the mesh */
     int32_t coordinates[RESHARD_AXES_MAX];
-    reshard_group *group; /* of the mesh; NULL when not in it, as are all axis groups */
+    reshard_group *group; /* of the mesh; NULL if this rank is not in it, as are all axis groups */
     reshard_group *axis_groups[RESHARD_AXES_MAX];
 };
 
@@ -93,8 +93,8 @@ static reshard_status check_ranks(const reshard_mesh *mesh, const reshard_group 
 
 /* ---- sub-groups ------------------------------------------------------------------------------ */
 
-/* Some axes of a mesh, in its order: those that vary within a sub-group, or those that tell sub-
- * groups apart. */
+/* Some axes of a mesh, in its order: those that vary within a sub-group, or those that tell
+ * sub-groups apart. */
 typedef struct axes {
     int32_t count;
     int32_t axes[RESHARD_AXES_MAX];
@@ -119,7 +119,7 @@ static axes find_others(const reshard_mesh *mesh, const axes *some)
     return others;
 }
 
-/* The distance from position 0 to the index-th coordinates of these axes. */
+/* The position of the index-th coordinates of these axes, with 0 on all other axes. */
 static int32_t find_offset(const reshard_mesh *mesh, const axes *some, int32_t index)
 {
     int32_t offset = 0;
@@ -181,7 +181,7 @@ static reshard_status make_mesh_group(reshard_device_mesh *made, reshard_group *
     return RESHARD_OK;
 }
 
-/* A rank that runs out of memory alone tells the others at the end of the axis, where all ranks
+/* A rank that alone runs out of memory tells the others at the end of the axis, where all ranks
  * agree. */
 static reshard_status make_axis_groups(reshard_device_mesh *made, int32_t *scratch)
 {
@@ -335,7 +335,7 @@ static reshard_status find_axes(const reshard_device_mesh *of, int32_t count,
     return RESHARD_OK;
 }
 
-/* The slice without its groups. */
+/* Makes the slice without its groups. */
 static reshard_status make_slice(const reshard_device_mesh *of, const axes *along,
                                  const char *const *names, reshard_device_mesh **out_slice)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * local_shard.c - PyTorch's reshuffle_local_shard and reshard_local_shard, as plans between two
- * chunk layouts. PyTorch needs two ways of exchanging for them, of which the first is right only
- * for some orders of ranks; here both are the same plan, and differ in what they refuse.
+ * chunk layouts. PyTorch exchanges in two different ways for them, of which the first is right only
+ * for some orders of ranks. Here both are the same plan, and differ only in what they refuse.
  */
 #include "base/digest.h"
 #include "base/error.h"
@@ -10,7 +10,7 @@
 #include "collective/work.h"
 #include "layout/layout.h"
 
-/* Counts dims from the front, so that ranks which write the same dim differently agree. */
+/* Counts the dim from the front, so that ranks that write the same dim differently agree. */
 static reshard_status normalize_dim(int32_t ndim, int32_t dim, int32_t *out_dim)
 {
     if (ndim < 1 || ndim > RESHARD_NDIM_MAX)

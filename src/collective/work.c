@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * work.c - the life of something under way. What a work needs is made before its first run; running
- * it, also again, allocates nothing.
+ * work.c - the life of a work. Everything it needs is made before its first run; running it, even
+ * again, allocates nothing.
  */
 #include "collective/work.h"
 

@@ -15,26 +15,28 @@
 struct reshard_work {
     reshard_context *context;
     reshard_group *group;
-    reshard_exec *exec;    /* a collective, or */
-    rs_delivery *delivery; /* NULL: it is a run */
+    reshard_exec *exec;    /* for a collective; otherwise NULL */
+    rs_delivery *delivery; /* for a delivery; otherwise NULL */
     bool under_way, failed;
-    char why[256]; /* of a failure: the text for later callers */
-    /* of a collective, for another run: sources first, then targets */
+    char why[256]; /* the text of a failure, for later calls */
+    /* Of a collective, for further runs: sources first, then targets. */
     void **buffers;
     size_t buffers_bytes;
     int64_t source_count;
-    /* Memory in place of a target that must not be written before the run is over; NULL: none. */
+    /* If the target must not be written before the run is over: memory that takes its place, and
+     * where it goes afterwards. Otherwise NULL. */
     void *aside, *place;
     size_t aside_bytes;
 };
 
-/* Room for a work on `group`, which is retained, and for so many buffers. Destroyed by
+/* Makes a work on `group`, which is retained, with room for so many buffers. Destroyed by
  * reshard_work_destroy. */
 reshard_status rs_work_create(reshard_context *context, reshard_group *group, int64_t source_count,
                               int64_t target_count, reshard_work **out_work);
-/* Begins the first run, when everything is set. */
+/* Begins the first run, once everything is set. */
 reshard_status rs_work_begin(reshard_work *work);
-/* For blocking calls: waits for what was started and destroys it. `status` is that of the start. */
+/* For blocking calls: waits for the work that was started, and destroys it. `status` is the result
+ * of the start. */
 reshard_status rs_work_complete(reshard_status status, reshard_work *work);
 
 #endif
