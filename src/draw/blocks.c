@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * blocks.c - cells of a plane that hang together and look the same become one block, which has one
+ * blocks.c - joins connected cells of a plane that look the same into a block, which has one
  * outline and one label.
  */
 #include "base/context.h"
@@ -12,7 +12,7 @@ typedef struct joining {
     const rs_picture *picture;
     rs_side *side;
     int32_t plane;
-    int64_t *pending; /* cells of the block at hand whose neighbours have not been looked at */
+    int64_t *pending; /* cells of the current block whose neighbours are still to be visited */
     int64_t pending_count;
 } joining;
 
@@ -39,7 +39,7 @@ static void join_neighbour(joining *state, int64_t cell, int32_t row, int32_t co
         join_cell(state, other, block);
 }
 
-/* Everything that hangs together with a cell. */
+/* Joins everything that is connected to a cell. */
 static void flood(joining *state, int64_t cell, int32_t block)
 {
     int32_t columns = state->picture->axes[RS_COLUMNS].count;
@@ -55,7 +55,7 @@ static void flood(joining *state, int64_t cell, int32_t block)
     }
 }
 
-/* Whether exactly this run of a row's columns is of the block. */
+/* Whether exactly this run of a row's columns belongs to the block. */
 static bool has_run(const joining *state, int32_t row, int32_t column, int32_t count, int32_t block)
 {
     const rs_picture *picture = state->picture;
@@ -72,7 +72,7 @@ static bool has_run(const joining *state, int32_t row, int32_t column, int32_t c
     return end == picture->axes[RS_COLUMNS].count || blocks[end] != block;
 }
 
-/* Offers the run that begins at a cell to its block as the place of the label. */
+/* Offers the run that begins at a cell to its block, as a place for the label. */
 static void offer_run(const joining *state, int32_t row, int32_t column)
 {
     const rs_picture *picture = state->picture;

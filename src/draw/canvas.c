@@ -2,16 +2,16 @@
 /*
  * canvas.c - characters and their colours.
  *
- * The colours of ranks are light backgrounds under black letters, so that they can be read on any
- * terminal. They follow each other in hue and lightness, but nothing depends on telling them apart:
- * every box has its border and its label. Heat goes from light to dark in one hue.
+ * The colours of ranks are light backgrounds under black letters, which can be read on any
+ * terminal. Consecutive ones differ in hue and lightness, but nothing depends on telling them
+ * apart: every box has a border and a label. Heat goes from light to dark in one hue.
  */
 #include "draw/canvas.h"
 
 #include "base/checked.h"
 #include "base/context.h"
 
-/* Of the 256 colours of terminals. */
+/* Numbers among the 256 colours of terminals. */
 static const uint8_t rank_colours[RS_INK_RANKS] = {153, 223, 151, 225, 229, 183,
                                                    159, 217, 252, 194, 189, 187};
 static const uint8_t heat_colours[RS_HEAT_LEVELS] = {255, 153, 75, 32, 24};

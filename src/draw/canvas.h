@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * canvas.h - a rectangle of characters, each with a colour, that is filled in any order and then
- * printed line by line. What lies outside is dropped.
+ * printed line by line. Whatever lies outside is dropped.
  */
 #ifndef RS_DRAW_CANVAS_H
 #define RS_DRAW_CANVAS_H
@@ -23,14 +23,14 @@ typedef struct rs_canvas {
     rs_canvas_cell *cells;
 } rs_canvas;
 
-/* Blank, in the arena. */
+/* Makes a blank canvas, in the arena. */
 reshard_status rs_canvas_init(rs_canvas *canvas, rs_arena *arena, int32_t width, int32_t height);
 void rs_canvas_fill(rs_canvas *canvas, int32_t x, int32_t y, int32_t width, int32_t height,
                     uint32_t glyph, uint8_t ink);
-/* ASCII text; at most `room` characters of it. */
+/* Writes ASCII text, at most `room` characters of it. */
 void rs_canvas_write(rs_canvas *canvas, int32_t x, int32_t y, int32_t room, const char *text,
                      uint8_t ink);
-/* Without spaces at the ends of lines, unless they have a colour. */
+/* Leaves out spaces at the ends of lines, unless they have a colour. */
 void rs_canvas_print(const rs_canvas *canvas, bool colours, rs_text *text);
 
 #endif

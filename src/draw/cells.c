@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cells.c - who holds each cell of a picture, and whether a plan leaves it where it is.
+ * cells.c - finds who holds each cell of a picture, and whether a plan leaves it where it is.
  */
 #include "base/context.h"
 #include "draw/picture.h"
@@ -13,7 +13,7 @@ static reshard_status keep_region(void *user, const rs_region *region)
     return RESHARD_OK;
 }
 
-/* Where a cell's first element is. */
+/* Finds the first element of a cell. */
 static void find_corner(const rs_picture *picture, int64_t cell, int64_t *out_start)
 {
     for (int32_t d = 0; d < picture->ndim; d++)
@@ -36,8 +36,8 @@ static bool is_in_gap(const rs_picture *picture, int64_t cell)
     return false;
 }
 
-/* Whether two regions of a layout have the same holders for the same reason. Others may turn out to
- * have the same label. */
+/* Whether two regions of a layout have the same holders for the same reason. Regions that are not
+ * alike may still turn out to have the same label. */
 static bool are_alike(const rs_region *a, const rs_region *b)
 {
     size_t bytes = (size_t)a->layout->axis_count * sizeof a->first[0];
@@ -46,8 +46,8 @@ static bool are_alike(const rs_region *a, const rs_region *b)
     return memcmp(a->first, b->first, bytes) == 0 && memcmp(a->count, b->count, bytes) == 0;
 }
 
-/* The set of a region's holders: one that is known, or a new one. Neighbours mostly share theirs,
- * so the last sets are asked first. */
+/* Finds the set of a region's holders, or adds one. Neighbours mostly share theirs, so the last
+ * sets are tried first. */
 static reshard_status find_set(rs_picture *picture, rs_side *side, const rs_region *region,
                                int32_t *out_set)
 {
@@ -97,7 +97,8 @@ static reshard_status fill_side(rs_picture *picture, rs_side *side)
     return RESHARD_OK;
 }
 
-/* A target rank needs nothing when it holds the value; of a sum it holds a contribution at most. */
+/* A target rank that holds the value needs nothing. Of a partial value it holds at most a
+ * contribution. */
 static rs_stay judge(const rs_region *source, const rs_region *target)
 {
     int64_t copies = rs_region_copy_count(target), found = 0;
@@ -114,7 +115,7 @@ static rs_stay judge(const rs_region *source, const rs_region *target)
     return found == copies * contributors && !source->layout->partial ? RS_STAY_ALL : RS_STAY_SOME;
 }
 
-/* Pairs of sets are few beside cells, and next to each other. */
+/* Neighbouring cells mostly have the same pair of sets, so the last result is kept. */
 static reshard_status judge_cells(rs_picture *picture)
 {
     const rs_side *source = &picture->sides[0], *target = &picture->sides[1];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * draw.c - the public calls: read the options, make the picture, print it.
+ * draw.c - the public calls: they read the options, make the picture and print it.
  */
 #include "base/context.h"
 #include "base/options.h"
@@ -30,7 +30,7 @@ static reshard_status read_options(const reshard_draw_options *given, reshard_dr
     return RESHARD_OK;
 }
 
-/* The sides' specs; "" for one that has no text. */
+/* The specs of both sides as text; "" for one that has none. */
 static reshard_status make_titles(rs_picture *picture, const char **out_titles)
 {
     for (int32_t i = 0; i < picture->side_count; i++) {
@@ -38,7 +38,7 @@ static reshard_status make_titles(rs_picture *picture, const char **out_titles)
         const reshard_spec *spec = picture->sides[i].layout->spec;
         out_titles[i] = "";
         if (reshard_spec_text(spec, NULL, 0, &length) != RESHARD_OK)
-            continue; /* shards by callback */
+            continue; /* its shards come from a callback */
         char *title = rs_arena_allocate(&picture->edges_arena, length + 1);
         if (title == NULL)
             return rs_allocation_status();
@@ -85,7 +85,7 @@ reshard_status reshard_layout_draw(const reshard_layout *layout, const reshard_d
     return status;
 }
 
-/* The two layouts of a plan that brings one tensor, and all of it, from one to the other. */
+/* Finds the two layouts of a plan that brings one whole tensor from one to the other. */
 static reshard_status find_layouts(const reshard_plan *plan, const reshard_layout **out_layouts)
 {
     if (reshard_plan_is_adjoint(plan) || plan->link_count != 1 || plan->fill_count != 0)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * edges.c - where layouts cut each dim, and which dims are drawn.
+ * edges.c - finds where layouts cut each dim, and chooses the dims to be drawn.
  *
- * The regions of a layout bound all cuts, so their corners are the edges. Where there are too many
+ * All cuts are borders of regions, so the corners of regions are the edges. If there are too many
  * regions to visit, only the corners of the tensor are looked at: along each dim a head and a tail
  * of a few segments, found by walking along a line, and all regions in the products of heads and
- * tails. Edges are then complete in these windows, and what lies between is one gap.
+ * tails. Edges are then complete in these windows, and everything between them is one gap.
  */
 #include "base/checked.h"
 #include "base/context.h"
@@ -16,11 +16,11 @@
 #include <assert.h>
 #include <string.h>
 
-/* With heads and tails of this many segments, three dims stay within the regions allowed. */
+/* With heads and tails of this many segments, three dims stay within REGIONS_MAX. */
 enum { REGIONS_MAX = 1 << 14, HEAD_SEGMENTS = 12, COUNTED_MAX = 1 << 20 };
 
-/* The places of a dim that are looked at: the first `head` and those from `tail` on. Without a gap,
- * head is the whole length and tail lies at the end. */
+/* The places of a dim that are looked at: the first `head`, and those from `tail` on. Without a
+ * gap, both are the dim's length. */
 typedef struct window {
     int64_t head, tail;
 } window;
@@ -42,7 +42,7 @@ static reshard_status add_region(void *user, const rs_region *region)
     search *state = user;
     if (++state->regions > REGIONS_MAX) {
         state->is_too_much = true;
-        return RESHARD_ERR_RANGE; /* the caller has the words */
+        return RESHARD_ERR_RANGE; /* the caller sets the error text */
     }
     for (int32_t d = 0; d < state->picture->ndim; d++) {
         reshard_status status = rs_grow(state->context, (void **)&state->edges[d],
@@ -56,7 +56,8 @@ static reshard_status add_region(void *user, const rs_region *region)
     return RESHARD_OK;
 }
 
-/* Heads and tails of all dims in all combinations: bit d of `choice` takes the tail of dim d. */
+/* Visits heads and tails of all dims in all combinations: bit d of `choice` selects the tail of dim
+ * d. */
 static reshard_status visit_windows(search *state, const reshard_layout *layout)
 {
     const rs_picture *picture = state->picture;
@@ -101,7 +102,7 @@ static reshard_status keep_region(void *user, const rs_region *region)
     return RESHARD_OK;
 }
 
-/* The segment around a place of the line along dim d through the corner of the picture. */
+/* Finds the segment around a place of the line along dim d through the corner of the picture. */
 static reshard_status find_segment(const rs_picture *picture, const reshard_layout *layout,
                                    int32_t d, int64_t place, int64_t *out_from, int64_t *out_to)
 {
@@ -121,7 +122,7 @@ static reshard_status find_segment(const rs_picture *picture, const reshard_layo
     return RESHARD_OK;
 }
 
-/* Narrows dim d's window to at most `segments` at each end of the side's line. */
+/* Narrows the window of dim d to at most `segments` at each end of this layout's line. */
 static reshard_status narrow(const rs_picture *picture, const reshard_layout *layout, int32_t d,
                              int32_t segments, window *seen)
 {
@@ -159,7 +160,8 @@ static reshard_status narrow_all(search *state, int32_t segments)
     return status;
 }
 
-/* The regions of all sides, or those in windows that become smaller until they are few enough. */
+/* Visits the regions of all sides or, if these are too many, those in windows that become smaller
+ * until they are few enough. */
 static reshard_status find_edges(search *state)
 {
     const rs_picture *picture = state->picture;
@@ -194,8 +196,8 @@ static void sort_edges(search *state, int64_t *out_counts)
     }
 }
 
-/* Segments between two edges; 0 for layouts whose dims are not cut on their own, and when there are
- * very many. */
+/* The number of segments between two edges. 0 for two layouts, for one that does not cut each dim
+ * by itself, and if there are very many. */
 static int64_t count_parts(const rs_picture *picture, int32_t d, int64_t from, int64_t to)
 {
     const reshard_layout *layout = picture->sides[0].layout;
@@ -231,7 +233,7 @@ static reshard_status make_axis(rs_picture *picture, const search *state, int32_
     return RESHARD_OK;
 }
 
-/* Dims that are cut are drawn; if these are fewer than two, others for company. */
+/* Draws the dims that are cut. If they are fewer than two, draws some uncut ones as well. */
 static reshard_status choose_dims(const rs_picture *picture, const int64_t *counts,
                                   int32_t dims[RS_PICTURE_AXES])
 {
@@ -335,7 +337,7 @@ void rs_picture_fit(rs_picture_axis *axis, int32_t count)
     if (axis->count <= count)
         return;
     int32_t head = count / 2, tail = count - 1 - head;
-    if (axis->gap >= 0) { /* it stays inside what is left out */
+    if (axis->gap >= 0) { /* it stays within what is left out */
         head = (int32_t)rs_min(head, axis->gap);
         tail = (int32_t)rs_min(count - 1 - head, axis->count - axis->gap - 1);
         head = (int32_t)rs_min(count - 1 - tail, axis->gap);

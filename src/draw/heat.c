@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * heat.c - who hands how much to whom, for a heat map: the plan's matrix, neighbouring ranks summed
- * up until it is small enough to look at.
+ * heat.c - how much ranks hand to each other, for a heat map: the plan's matrix, with neighbouring
+ * ranks summed up until it is small enough to look at.
  */
 #include "base/checked.h"
 #include "base/context.h"
@@ -37,7 +37,7 @@ reshard_status rs_heat_init(rs_heat *heat, reshard_plan *plan, int32_t count_max
         heat->most = *sum > heat->most ? *sum : heat->most;
     }
     rs_release(arena->context, matrix, matrix_bytes);
-    /* more steps than the bounds allow; the picture goes without */
+    /* Going through all ranks would take too many steps: draw the picture without the heat map. */
     if (status == RESHARD_ERR_RANGE)
         return RESHARD_OK;
     heat->bytes = bytes;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * svg.c - a picture as one SVG document.
+ * svg.c - prints a picture as one SVG document.
  *
- * Boxes are light with dark letters, on light and dark pages alike; what stands outside of them
+ * Boxes are light with dark letters, on light and dark pages alike; everything outside of them
  * follows the page. Every cell, and every square of the heat map, has a title that says in words
- * what it shows, which browsers show under the mouse and screen readers read.
+ * what it shows. Browsers show it under the mouse, and screen readers read it.
  */
 #include "base/checked.h"
 #include "base/context.h"
@@ -17,7 +17,7 @@
 
 /* In pixels. */
 enum {
-    LETTER = 8, /* a little more than a letter of the font takes */
+    LETTER = 8, /* a little more than the width of a letter */
     LINE = 18,
     EDGE = 12, /* around everything */
     BETWEEN = 28,
@@ -62,11 +62,11 @@ typedef struct page {
     const rs_heat *heat;
     const char *const *titles;
     rs_text *text;
-    int32_t *widths, *heights, *xs, *ys; /* of columns and rows; where they begin in a frame */
-    int32_t margin, top;                 /* what the indices take */
+    int32_t *widths, *heights, *xs, *ys; /* of columns and rows; xs, ys: their places in a frame */
+    int32_t margin, top;                 /* the room that indices take */
     int32_t width, height;               /* of a frame */
     int32_t beside, square;
-    int32_t notes, note_y, note_length; /* lines below; where the next one goes; the longest */
+    int32_t notes, note_y, note_length; /* lines below, place of the next, length of the longest */
 } page;
 
 static void add_escaped(rs_text *text, const char *bytes)
@@ -153,7 +153,7 @@ static reshard_status lay_out(page *all)
 
 /* ---- frames ---------------------------------------------------------------------------------- */
 
-/* "rows 0:3, columns 0:7: rank 0; stays" */
+/* "dim 0 0:3, dim 1 0:7, held by 0; stays" */
 static void add_cell_title(const page *all, const rs_side *side, int64_t cell)
 {
     static const char *const stays[] = {"", "; stays on some ranks", "; stays"};
@@ -198,7 +198,7 @@ static void add_cell(const page *all, const rs_side *side, int32_t x, int32_t y,
                     patterns[stay]);
 }
 
-/* All outlines as one path: a piece above each cell and one to the left where blocks differ. */
+/* Adds all outlines as one path: where blocks differ, a line above a cell and one to its left. */
 static void add_lines(const page *all, const rs_side *side, int32_t plane, int32_t x, int32_t y)
 {
     int32_t rows = all->picture->axes[RS_ROWS].count;

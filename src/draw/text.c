@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * text.c - a picture in characters.
+ * text.c - prints a picture in characters.
  *
  * Each plane of each side is a frame: an optional title, a line of column indices, and a lattice in
- * which lines and cells alternate. Frames go beside each other as far as the window reaches. Labels
- * that are too long for boxes become letters, explained below. When the narrowest columns do not
- * fit, there are fewer of them, with a gap in the middle.
+ * which lines and cells alternate. Frames are placed side by side as far as the window allows.
+ * Labels that are too long for their boxes become letters, which are explained below the frames. If
+ * even the narrowest columns do not fit, fewer are drawn, with a gap in the middle.
  */
 #include "base/checked.h"
 #include "base/context.h"
@@ -20,8 +20,8 @@ enum { BETWEEN = 3, LABEL_MAX = 14, WIDTH_ALONE = 40, WIDTH_OF_SEVERAL = 26, HEI
 enum { NUMBER_TEXT = 24, TITLE_TEXT = 96 };
 
 typedef struct glyphs {
-    uint32_t lines[16];    /* by which of up, down, left, right (1, 2, 4, 8) a line goes on */
-    uint32_t across, down; /* where columns, rows are left out */
+    uint32_t lines[16];    /* by where lines go from here: up 1, down 2, left 4, right 8 */
+    uint32_t across, down; /* mark where columns and rows are left out */
     uint32_t stays[3];     /* by rs_stay */
 } glyphs;
 
@@ -44,7 +44,7 @@ typedef struct frames {
     const reshard_draw_options *options;
     const glyphs *glyphs;
     int32_t *widths, *heights; /* of columns and rows */
-    int32_t *xs, *ys;          /* of the lattice, 2 * count + 1 each, from the frame's corner */
+    int32_t *xs, *ys;          /* of the lattice, 2 * count + 1 each, relative to the frame */
     int32_t width, height;     /* of a frame */
     int32_t top;               /* lines above the lattice */
     bool titled;
@@ -74,7 +74,7 @@ int64_t rs_picture_share(const rs_picture_axis *axis, int64_t wanted, const int3
     return sum;
 }
 
-/* The least widths that show the indices and the labels of boxes of one column. */
+/* Finds the least widths that show the indices and labels. */
 static void find_least_widths(const rs_picture *picture, int32_t *least)
 {
     const rs_picture_axis *columns = &picture->axes[RS_COLUMNS];
@@ -90,7 +90,7 @@ static void find_least_widths(const rs_picture *picture, int32_t *least)
             const rs_block *block = &side->blocks[b];
             int32_t length = (int32_t)strlen(rs_rank_set_shown(&side->sets[block->set], key));
             int32_t room = block->column_count - 1; /* the lines between its columns */
-            length += block->stay != RS_STAY_NONE;  /* some shade beside the label */
+            length += block->stay != RS_STAY_NONE;  /* leaves some shade beside the label */
             for (int32_t i = 0; i < block->column_count; i++)
                 room += least[block->column + i];
             if (room < length)
@@ -99,7 +99,7 @@ static void find_least_widths(const rs_picture *picture, int32_t *least)
     }
 }
 
-/* "from, dim 0 at 4:8", in short "from, 4:8". Returns its length. */
+/* "from, dim 0 at 4:8" or, in short, "from, 4:8". Returns the length. */
 static int32_t write_title(const rs_picture *picture, int32_t plane, int32_t side, bool is_short,
                            char title[TITLE_TEXT])
 {
@@ -117,7 +117,7 @@ static int32_t write_title(const rs_picture *picture, int32_t plane, int32_t sid
     return (int32_t)text.length;
 }
 
-/* How wide frames have to be for their titles, which are short where the window is narrow. */
+/* How wide frames have to be for their titles. If the window is narrow, titles are short. */
 static int32_t find_title_width(const rs_picture *picture, int32_t columns)
 {
     char title[TITLE_TEXT];
@@ -129,7 +129,8 @@ static int32_t find_title_width(const rs_picture *picture, int32_t columns)
     return widest[0] <= columns ? widest[0] : (int32_t)rs_min(widest[1], columns);
 }
 
-/* Columns to scale, if they fit beside each other in the window, then as narrow as they can be. */
+/* Draws columns to scale if the frame then fits into the window, otherwise as narrow as they can
+ * be. Returns whether they fit. */
 static bool choose_widths(frames *all, int32_t *least)
 {
     rs_picture *picture = all->picture;
@@ -183,7 +184,7 @@ static void choose_heights(frames *all, int32_t *least)
     all->height = all->ys[2 * rows->count] + 1;
 }
 
-/* One array of the arena for all sizes. */
+/* Allocates one array for all sizes. */
 static reshard_status allocate_sizes(frames *all, int32_t **out_least)
 {
     const rs_picture_axis *axes = all->picture->axes;
@@ -201,7 +202,7 @@ static reshard_status allocate_sizes(frames *all, int32_t **out_least)
     return RESHARD_OK;
 }
 
-/* Fewer columns until they fit. A single gap column always does. */
+/* Tries fewer columns and shorter labels until everything fits. A single gap column always does. */
 static reshard_status lay_out(frames *all)
 {
     rs_picture *picture = all->picture;
@@ -243,7 +244,7 @@ static uint8_t ink_of(const rs_side *side, int32_t block)
     return (uint8_t)(RS_INK_RANK + side->sets[side->blocks[block].set].least % RS_INK_RANKS);
 }
 
-/* Place (i, j) of the lattice: even numbers are lines, odd ones cells. */
+/* Paints place (i, j) of the lattice: even numbers are lines, odd ones cells. */
 static void paint_place(const frames *all, rs_canvas *canvas, const rs_side *side, int32_t plane,
                         int32_t x, int32_t i, int32_t j)
 {
@@ -276,7 +277,7 @@ static void paint_label(const frames *all, rs_canvas *canvas, const rs_side *sid
     int32_t top = all->ys[2 * block->row + 1];
     int32_t bottom = all->ys[2 * (block->row + block->row_count)];
     int32_t length = (int32_t)strlen(label);
-    if (block->stay != RS_STAY_NONE && length + 2 < right - left) { /* clear of the shade */
+    if (block->stay != RS_STAY_NONE && length + 2 < right - left) { /* keeps clear of the shade */
         snprintf(padded, sizeof padded, " %s ", label);
         label = padded;
         length += 2;
@@ -348,7 +349,7 @@ static void paint_frame(const frames *all, rs_canvas *canvas, int32_t x, int32_t
     paint_gaps(all, canvas, x);
 }
 
-/* Frames beside each other in bands. */
+/* Prints frames side by side, in bands. */
 static reshard_status print_frames(const frames *all, rs_text *text)
 {
     const rs_picture *picture = all->picture;

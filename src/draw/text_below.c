@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * text_below.c - what stands below the boxes of a picture in characters: notes, and the heat map of
- * a plan.
+ * text_below.c - what goes below the boxes of a picture in characters: notes, and the heat map of a
+ * plan.
  */
 #include "base/context.h"
 #include "draw/canvas.h"
@@ -21,7 +21,7 @@ typedef struct note_printer {
     bool any;
 } note_printer;
 
-/* Breaks a line behind spaces and commas, else where it has to. */
+/* Prints a note. Breaks long lines after spaces and commas or, if there are none, anywhere. */
 static reshard_status print_note(void *user, const char *line)
 {
     note_printer *printer = user;
@@ -46,7 +46,7 @@ static reshard_status print_note(void *user, const char *line)
     return RESHARD_OK;
 }
 
-/* What shades mean, if there are some. */
+/* Explains the shades, if there are any. */
 static void print_shades(const rs_picture *picture, bool ascii, note_printer *printer)
 {
     static const char *const meanings[2][3] = {
@@ -82,7 +82,8 @@ static uint32_t shade_of(const reshard_draw_options *options, int level)
     return (options->ascii ? shades_ascii : shades)[level];
 }
 
-/* The numbers of ranks above and beside the squares, as far as there is room above. */
+/* Writes the numbers of ranks above and beside the squares; above them, as many as there is room
+ * for. */
 static void paint_heat_numbers(rs_canvas *canvas, const rs_heat *heat, int32_t margin)
 {
     int32_t free_from = 0;
@@ -106,7 +107,7 @@ static int32_t scale_text(const rs_heat *heat, int level, char line[SCALE_TEXT])
     return (int32_t)snprintf(line, SCALE_TEXT, "to %s", rs_bytes_text(bytes, size));
 }
 
-/* What the shades mean; where there is no room for all of them, the darkest. */
+/* Explains the shades or, if there is no room for all of them, the darkest. */
 static void paint_heat_scale(rs_canvas *canvas, const rs_heat *heat,
                              const reshard_draw_options *options)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * words.c - labels of ranks, and the lines below a picture.
+ * words.c - writes the labels of ranks, and the lines below a picture.
  *
- * Ranks are written as the mesh of a spec writes them: 0, 2..5, 0..6/2.
+ * Ranks are written as in the mesh of a spec: 0, 2..5, 0..6/2.
  */
 #include "base/checked.h"
 #include "base/context.h"
@@ -13,8 +13,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Holders of one region that are listed, contributions that are, and ranks that are asked whether
- * they hold anything. */
+/* The most holders and contributions of a region that are listed, and the most ranks that are asked
+ * whether they hold anything. */
 enum { HOLDERS_MAX = 1 << 18, CONTRIBUTIONS_MAX = 6, RANKS_ASKED_MAX = 1 << 20, NOTE_TEXT = 512 };
 enum { LABEL_BYTES = RS_LABEL_TEXT * (CONTRIBUTIONS_MAX + 1) };
 
@@ -53,7 +53,7 @@ void rs_text_add_ranks(rs_text *text, const int32_t *ranks, int64_t count)
 
 /* ---- holders --------------------------------------------------------------------------------- */
 
-/* Sorts, and drops ranks that are named twice. */
+/* Sorts ranks and drops repeats. Returns how many are left. */
 static int64_t sort_ranks(int32_t *ranks, int64_t count)
 {
     int64_t kept = 0;
@@ -70,7 +70,7 @@ static int32_t contributor_count(const rs_region *region)
     return region->layout->partial ? region->layout->contributor_count : 1;
 }
 
-/* The holders of contributions first .. end - 1, all copies. */
+/* Lists the holders of contributions first .. end - 1, with all copies. */
 static int64_t list_holders(const rs_region *region, int32_t first, int32_t end, int32_t *ranks)
 {
     int64_t copies = rs_region_copy_count(region), count = 0;
@@ -166,7 +166,8 @@ const char *rs_rank_set_shown(const rs_rank_set *set, char buffer[RS_KEY_TEXT])
     return letter;
 }
 
-/* Letters are given in this order; where they do not follow each other, one is used again. */
+/* Letters were given out in this order, so a set that does not have the next letter reuses an
+ * earlier one or has none. */
 static reshard_status note_keys(const rs_picture *picture, rs_note_fn fn, void *user)
 {
     int32_t next = 0;
@@ -232,7 +233,7 @@ static reshard_status note_gaps(const rs_picture *picture, rs_note_fn fn, void *
     return status;
 }
 
-/* Ranks that take part and hold nothing. */
+/* Notes the ranks of a layout that hold nothing. */
 static reshard_status note_idle(const rs_side *side, const char *prefix, rs_note_fn fn, void *user)
 {
     const reshard_layout *layout = side->layout;
