@@ -114,14 +114,15 @@ typedef struct walk {
     int64_t strides[RESHARD_FACTORS_MAX]; /* in memory, in elements */
 } walk;
 
-static uint64_t load_bits(const walk *w, const char *at)
+static uint64_t digest_element(const walk *w, const char *at, uint64_t place)
 {
-    uint64_t bits = 0;
+    uint64_t bits[2] = {0, 0}; /* c128 has 16 bytes */
     if (w->dtype == w->digest_dtype)
-        memcpy(&bits, at, rs_element_bytes(w->dtype));
+        memcpy(bits, at, rs_element_bytes(w->dtype));
     else
-        rs_cast_reference(w->dtype, w->digest_dtype, at, &bits);
-    return bits;
+        rs_cast_reference(w->dtype, w->digest_dtype, at, bits);
+    uint64_t mixed = rs_mix(rs_mix(w->seed + place) ^ bits[0]);
+    return bits[1] == 0 ? mixed : rs_mix(mixed ^ bits[1]);
 }
 
 static uint64_t digest_line(const walk *w, const char *at, int64_t step, int64_t count,
@@ -129,7 +130,7 @@ static uint64_t digest_line(const walk *w, const char *at, int64_t step, int64_t
 {
     uint64_t sum = 0;
     for (int64_t i = 0; i < count; i++)
-        sum += rs_mix(rs_mix(w->seed + place + (uint64_t)i) ^ load_bits(w, at + i * step));
+        sum += digest_element(w, at + i * step, place + (uint64_t)i);
     return sum;
 }
 

@@ -408,6 +408,42 @@ static void test_verify__links_exchanged(void **state)
     }
 }
 
+static void change_imaginary(void *user, int32_t rank, void *const *targets)
+{
+    (void)user;
+    if (rank == 1)
+        ((double *)targets[0])[3] += 1;
+}
+
+/* Elements of 16 bytes count with both halves. */
+static reshard_status run_complex(void *user, reshard_group *group)
+{
+    reshard_plan *plan = user;
+    double from[8], to[8];
+    for (int i = 0; i < 8; i++)
+        from[i] = 10 * reshard_group_rank(group) + i;
+    const void *sources[] = {from};
+    void *targets[] = {to};
+    CHECK(run_verified(NULL, plan, group, false, sources, targets, NULL, NULL) == RESHARD_OK);
+    reshard_status status =
+        run_verified(NULL, plan, group, false, sources, targets, change_imaginary, NULL);
+    CHECK(status == RESHARD_ERR_CHECK && strstr(reshard_error_text(), "do not hold") != NULL);
+    return RESHARD_OK;
+}
+
+static void test_verify__complex(void **state)
+{
+    (void)state;
+    reshard_plan *plan = NULL;
+    reshard_layout *source = make_layout("2: S(0)", 4, 2), *target = make_layout("2: S(1)", 4, 2);
+    assert_int_equal(reshard_plan_create_simple(NULL, source, target, RESHARD_C128, NULL, &plan),
+                     RESHARD_OK);
+    run_ranks(2, run_complex, plan);
+    reshard_plan_release(plan);
+    reshard_layout_release(source);
+    reshard_layout_release(target);
+}
+
 /* ---- a transport that moves nothing ---------------------------------------------------------- */
 
 enum { SWALLOWED_MAX = 1 << 16 };
@@ -519,6 +555,7 @@ int main(void)
         cmocka_unit_test(test_verify__source_copies),
         cmocka_unit_test(test_verify__no_memory),
         cmocka_unit_test(test_verify__links_exchanged),
+        cmocka_unit_test(test_verify__complex),
         cmocka_unit_test(test_verify__nothing_moves),
     };
     return cmocka_run_group_tests_name("verify", tests, NULL, NULL);
