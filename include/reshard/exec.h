@@ -68,7 +68,8 @@ RESHARD_API int64_t reshard_exec_target_first(const reshard_exec *exec, int32_t 
  * may overlap another target or a source, because a peer may still be reading a source while this
  * rank writes its targets. The pointers are copied. Errors, besides those of the group: INVALID if
  * a run of this exec is already under way (that run is not disturbed); INVALID if the buffer of a
- * shard with elements is NULL (this breaks the group). */
+ * shard with elements is NULL (this breaks the group); CHECK if the last run was verified and found
+ * wrong, but the caller has not been told yet (nothing is started). */
 RESHARD_API reshard_status reshard_exec_start(reshard_exec *exec, const void *const *sources,
                                               void *const *targets);
 /* Makes progress. *out_done is set to whether the run is complete, as after wait. */

@@ -38,6 +38,13 @@ static reshard_status fail_again(const reshard_exec *exec)
     return rs_fail(RESHARD_ERR_GROUP_BROKEN, "exec: a run failed: %s", exec->why);
 }
 
+/* Tells the caller, once, that the digests of the last run differ. */
+static reshard_status tell_wrong(reshard_exec *exec)
+{
+    set_state(exec, RS_EXEC_RESTING);
+    return rs_fail(RESHARD_ERR_CHECK, "%s", exec->why);
+}
+
 /* ---- buffers --------------------------------------------------------------------------------- */
 
 static bool is_seen(const reshard_exec *exec, const void *memory)
@@ -126,6 +133,8 @@ reshard_status reshard_exec_start(reshard_exec *exec, const void *const *sources
         return fail_again(exec);
     if (exec->state == RS_EXEC_RUNNING)
         return rs_fail(RESHARD_ERR_INVALID, "exec: a run is under way");
+    if (exec->state == RS_EXEC_WRONG)
+        return tell_wrong(exec);
     take_buffers(exec, sources, targets);
     set_state(exec, RS_EXEC_RUNNING);
     reshard_status status = check_buffers(exec);
@@ -213,10 +222,8 @@ reshard_status reshard_exec_test(reshard_exec *exec, int *out_done)
     if (exec->state == RS_EXEC_FAILED)
         return fail_again(exec);
     reshard_status status = advance(exec);
-    if (status == RESHARD_OK && exec->state == RS_EXEC_WRONG) {
-        set_state(exec, RS_EXEC_RESTING);
-        status = rs_fail(RESHARD_ERR_CHECK, "%s", exec->why);
-    }
+    if (status == RESHARD_OK && exec->state == RS_EXEC_WRONG)
+        status = tell_wrong(exec);
     *out_done = status == RESHARD_OK && exec->state == RS_EXEC_RESTING;
     return status;
 }

@@ -444,6 +444,44 @@ static void test_verify__complex(void **state)
     reshard_layout_release(target);
 }
 
+/* A run that ends wrong while its rank waits for something else: the next start tells of it,
+ * once. */
+static reshard_status run_unheard(void *user, reshard_group *group)
+{
+    reshard_plan *plan = user;
+    reshard_exec_options options = {.size = sizeof options, .verify = 1};
+    reshard_exec *exec = NULL;
+    double from[8], to[4];
+    for (int i = 0; i < 8; i++)
+        from[i] = reshard_group_rank(group); /* copies that differ */
+    const void *sources[] = {from};
+    void *targets[] = {to};
+    CHECK(reshard_exec_create(NULL, plan, group, &options, &exec) == RESHARD_OK);
+    CHECK(reshard_exec_start(exec, sources, targets) == RESHARD_OK);
+    while (exec->state == RS_EXEC_RUNNING)
+        rs_exec_progress(&exec->task);
+    CHECK(exec->state == RS_EXEC_WRONG);
+    CHECK(reshard_exec_start(exec, sources, targets) == RESHARD_ERR_CHECK);
+    CHECK(strstr(reshard_error_text(), "copies of a source differ") != NULL);
+    CHECK(reshard_exec_start(exec, sources, targets) == RESHARD_OK);
+    CHECK(reshard_exec_wait(exec) == RESHARD_ERR_CHECK);
+    reshard_exec_destroy(exec);
+    return RESHARD_OK;
+}
+
+static void test_verify__unheard(void **state)
+{
+    (void)state;
+    reshard_plan *plan = NULL;
+    reshard_layout *source = make_layout("2: R", 4, 2), *target = make_layout("2: S(0)", 4, 2);
+    assert_int_equal(reshard_plan_create_simple(NULL, source, target, RESHARD_F64, NULL, &plan),
+                     RESHARD_OK);
+    run_ranks(2, run_unheard, plan);
+    reshard_plan_release(plan);
+    reshard_layout_release(source);
+    reshard_layout_release(target);
+}
+
 /* ---- a transport that moves nothing ---------------------------------------------------------- */
 
 enum { SWALLOWED_MAX = 1 << 16 };
@@ -556,6 +594,7 @@ int main(void)
         cmocka_unit_test(test_verify__no_memory),
         cmocka_unit_test(test_verify__links_exchanged),
         cmocka_unit_test(test_verify__complex),
+        cmocka_unit_test(test_verify__unheard),
         cmocka_unit_test(test_verify__nothing_moves),
     };
     return cmocka_run_group_tests_name("verify", tests, NULL, NULL);
