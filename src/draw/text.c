@@ -216,9 +216,10 @@ static reshard_status lay_out(frames *all)
         else
             rs_picture_fit(&picture->axes[RS_COLUMNS], columns);
         reshard_status status = rs_picture_fill(picture);
-        rs_picture_choose_keys(picture, longest);
-        if (status == RESHARD_OK)
+        if (status == RESHARD_OK) {
+            rs_picture_choose_keys(picture, longest);
             status = rs_picture_join(picture);
+        }
         if (status == RESHARD_OK)
             status = allocate_sizes(all, &least);
         if (status != RESHARD_OK)

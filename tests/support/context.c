@@ -32,6 +32,9 @@ static void *allocate(void *user, size_t bytes)
     return block + HEAD;
 }
 
+/* Whoever uses released memory finds this. Volatile, or compilers drop a write before free. */
+static void *(*volatile overwrite)(void *, int, size_t) = memset;
+
 static void release(void *user, void *memory, size_t bytes)
 {
     faults *counted = user;
@@ -41,6 +44,7 @@ static void release(void *user, void *memory, size_t bytes)
     memcpy(&told, (char *)memory - HEAD, sizeof told);
     counted->wrong_sizes += told != bytes;
     counted->blocks--;
+    overwrite(memory, 0x5a, told);
     free((char *)memory - HEAD);
 }
 
