@@ -75,6 +75,9 @@ static reshard_status take_options(reshard_plan *plan, const reshard_plan_option
         rs_options_read("plan options", options, &plan->options, sizeof plan->options);
     if (status != RESHARD_OK)
         return status;
+    reshard_balance balance = plan->options.balance;
+    if (balance != RESHARD_BALANCE_RULE && balance != RESHARD_BALANCE_EXACT)
+        return rs_fail(RESHARD_ERR_INVALID, "plan options: there is no balance %d", (int)balance);
     size_t *staging = &plan->options.staging_bytes_max;
     if (*staging == 0)
         *staging = RESHARD_STAGING_BYTES;

@@ -177,6 +177,12 @@ static void test_errors__options_and_types(void **state)
     assert_int_not_equal(reshard_plan_create_simple(NULL, made.source.layout, made.target.layout,
                                                     RESHARD_DTYPE_COUNT, NULL, &plan),
                          RESHARD_OK);
+    options.size = sizeof options;
+    options.balance = (reshard_balance)2;
+    assert_int_equal(reshard_plan_create_simple(NULL, made.source.layout, made.target.layout,
+                                                RESHARD_F32, &options, &plan),
+                     RESHARD_ERR_INVALID);
+    options.balance = RESHARD_BALANCE_RULE;
     options.size = offsetof(reshard_plan_options, staging_bytes_max);
     options.staging_bytes_max = RESHARD_STAGING_BYTES_MIN - 1;
     assert_int_equal(reshard_plan_create_simple(NULL, made.source.layout, made.target.layout,
