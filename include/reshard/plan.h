@@ -137,7 +137,8 @@ typedef struct reshard_plan_stats {
 } reshard_plan_stats;
 /* Goes through all ranks, so the time grows with their number. matrix: NULL, or room for rank_count
  * * rank_count numbers: [s * rank_count + t] is set to the bytes that rank s hands to rank t over
- * all stages, and the diagonal to the bytes that stay. */
+ * all stages, and the diagonal to the bytes that stay. Errors: RANGE if there are too many ranks or
+ * steps, or more bytes than 64 bits can count. */
 RESHARD_API reshard_status reshard_plan_get_stats(reshard_plan *plan, reshard_plan_stats *out_stats,
                                                   uint64_t *matrix);
 

@@ -114,7 +114,7 @@ typedef struct reshard_part_stats {
     uint64_t records;            /* families of moves; lists that links share are counted once */
     uint64_t staging_bytes_peak; /* for messages; at most the plan's staging_bytes_max */
 } reshard_part_stats;
-/* Errors: INVALID if size was not set. */
+/* Errors: INVALID if size was not set, RANGE for more bytes than 64 bits can count. */
 RESHARD_API reshard_status reshard_part_get_stats(const reshard_part *part,
                                                   reshard_part_stats *out_stats);
 

@@ -33,6 +33,15 @@ static inline int64_t rs_add_up(int64_t a, int64_t b)
     return rs_add(a, b, &sum) ? sum : INT64_MAX;
 }
 
+/* sum + a * b, or UINT64_MAX if that does not fit. */
+static inline uint64_t rs_add_product_up(uint64_t sum, uint64_t a, uint64_t b)
+{
+    uint64_t product;
+    if (__builtin_mul_overflow(a, b, &product) || __builtin_add_overflow(sum, product, &sum))
+        return UINT64_MAX;
+    return sum;
+}
+
 static inline bool rs_multiply_size(size_t a, size_t b, size_t *out)
 {
     return !__builtin_mul_overflow(a, b, out);

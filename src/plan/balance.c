@@ -195,9 +195,14 @@ static reshard_status make_groups(balancer *b, rs_arena *arena, groups *g)
         g->shares == NULL)
         return rs_allocation_status();
     int32_t group = -1;
-    int64_t next = 0;
+    int64_t next = 0, total = 0;
     for (int64_t i = 0; i < b->count; i++) {
         const demand *d = &b->demands[i];
+        int64_t load;
+        if (!rs_multiply(demand_volume(b, d), b->weights[d->template_index], &load) ||
+            !rs_add(total, load, &total))
+            return rs_fail(RESHARD_ERR_RANGE,
+                           "an exact balance of more than 2^63-1 elements; leave it to the rule");
         if (i == 0 || compare_holders(d, &b->demands[i - 1]) != 0) {
             g->demand_first[++group] = i;
             g->amounts[group] = 0;
@@ -209,7 +214,7 @@ static reshard_status make_groups(balancer *b, rs_arena *arena, groups *g)
                 g->list[next++] = holder.rank;
             }
         }
-        g->amounts[group] += demand_volume(b, d) * b->weights[d->template_index];
+        g->amounts[group] += load;
     }
     g->demand_first[g->count] = b->count;
     g->first[g->count] = next;

@@ -216,7 +216,8 @@ reshard_status rs_family_add(rs_family *family, const rs_move *move)
     assert(move->loop_count >= 0 && move->loop_count <= RS_LOOPS_MAX);
     uint64_t singles = (uint64_t)rs_volume(move->loop_count, move->counts);
     family->single_count += singles;
-    family->element_count += singles * (uint64_t)rs_volume(move->ndim, move->size);
+    family->element_count = rs_add_product_up(family->element_count, singles,
+                                              (uint64_t)rs_volume(move->ndim, move->size));
     return add_at(family, 0, move);
 }
 

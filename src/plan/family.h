@@ -55,8 +55,7 @@ typedef struct rs_family {
     } levels[RS_LOOPS_MAX];
     reshard_move *items;
     int64_t count, capacity;
-    uint64_t single_count, element_count; /* single moves added, and their elements */
-    int64_t added;                        /* moves as they were given, with their loops */
+    uint64_t single_count, element_count; /* of moves added; elements end at UINT64_MAX */
 } rs_family;
 
 void rs_family_init(rs_family *family, reshard_context *context, rs_arena *arena);

@@ -176,7 +176,8 @@ static reshard_status transpose_list(rs_arena *arena, reshard_moves *moves, uint
         if (moves->items[i].kind == RESHARD_MOVE_FILL) {
             const reshard_move *fill = &moves->items[i];
             uint64_t singles = (uint64_t)reshard_move_count(fill);
-            *dropped += singles * (uint64_t)rs_volume(fill->ndim, fill->size);
+            *dropped =
+                rs_add_product_up(*dropped, singles, (uint64_t)rs_volume(fill->ndim, fill->size));
             *dropped_singles += singles;
             continue;
         }
@@ -198,7 +199,8 @@ static reshard_status transpose(rs_arena *arena, rs_template_moves *moves)
         status = transpose_list(arena, &moves->shown.sends, &dropped, &singles);
     if (status == RESHARD_OK)
         status = transpose_list(arena, &moves->shown.keeps, &dropped, &singles);
-    moves->elements_kept -= dropped;
+    if (moves->elements_kept != UINT64_MAX)
+        moves->elements_kept -= dropped;
     moves->singles_kept -= singles;
     reshard_moves receives = moves->shown.receives;
     moves->shown.receives = moves->shown.sends;
@@ -288,12 +290,13 @@ reshard_part_stats rs_part_stats(const reshard_part *part)
         for (int32_t l = 0; l < stage->link_count; l++) {
             const rs_template_moves *moves = rs_part_moves(part, i, l);
             uint64_t bytes = (uint64_t)rs_stage_link_bytes(&stage->links[l]);
-            stats.bytes_in += moves->elements_in * bytes;
-            stats.bytes_out += moves->elements_out * bytes;
-            stats.bytes_kept += moves->elements_kept * bytes;
+            stats.bytes_in = rs_add_product_up(stats.bytes_in, moves->elements_in, bytes);
+            stats.bytes_out = rs_add_product_up(stats.bytes_out, moves->elements_out, bytes);
+            stats.bytes_kept = rs_add_product_up(stats.bytes_kept, moves->elements_kept, bytes);
             stats.moves += moves->singles_in + moves->singles_out + moves->singles_kept;
             stats.moves_out += moves->singles_out;
-            through += (moves->elements_in + moves->elements_out) * bytes;
+            through = rs_add_product_up(through, moves->elements_in, bytes);
+            through = rs_add_product_up(through, moves->elements_out, bytes);
         }
         for (int32_t t = 0; t < stage->template_count; t++) {
             const reshard_part_moves *shown = &part->stages[i][t].shown;
@@ -308,10 +311,21 @@ reshard_part_stats rs_part_stats(const reshard_part *part)
     return stats;
 }
 
+reshard_status rs_part_check_stats(const reshard_part *part, const reshard_part_stats *stats)
+{
+    if (stats->bytes_in != UINT64_MAX && stats->bytes_out != UINT64_MAX &&
+        stats->bytes_kept != UINT64_MAX)
+        return RESHARD_OK;
+    return rs_fail(RESHARD_ERR_RANGE, "rank %d moves or keeps more bytes than 64 bits can count",
+                   part->rank);
+}
+
 reshard_status reshard_part_get_stats(const reshard_part *part, reshard_part_stats *out_stats)
 {
     reshard_part_stats stats = rs_part_stats(part);
-    return rs_report_write("part stats", &stats, sizeof stats, out_stats);
+    reshard_status status = rs_part_check_stats(part, &stats);
+    return status == RESHARD_OK ? rs_report_write("part stats", &stats, sizeof stats, out_stats)
+                                : status;
 }
 
 /* ---- single moves ---------------------------------------------------------------------------- */

@@ -20,7 +20,10 @@ struct reshard_part {
     rs_template_moves *stages[RS_STAGES_MAX]; /* indexed by stage of this plan, then by template */
 };
 
+/* Sums of bytes that do not fit are UINT64_MAX. rs_part_check_stats refuses those. Errors:
+ * RANGE. */
 reshard_part_stats rs_part_stats(const reshard_part *part);
+reshard_status rs_part_check_stats(const reshard_part *part, const reshard_part_stats *stats);
 /* The moves of a stage link. */
 const rs_template_moves *rs_part_moves(const reshard_part *part, int32_t stage, int32_t index);
 

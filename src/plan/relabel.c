@@ -17,6 +17,9 @@
 
 #define RANKS_MAX 4096 /* the matrix takes 8 bytes for each pair of ranks */
 
+/* Of one part on one rank; leaves room for the sums of assignment.c. */
+#define KEPT_BYTES_MAX ((int64_t)1 << 60)
+
 typedef struct kept_bytes {
     int32_t count;
     const int32_t *ranks; /* of all targets, increasing */
@@ -34,7 +37,7 @@ static int32_t index_of(const kept_bytes *k, int32_t rank)
 static reshard_status add_holders(void *user, const rs_match *match)
 {
     kept_bytes *k = user;
-    int64_t bytes = rs_volume(match->link->ndim, match->box.size) * k->bytes;
+    int64_t bytes = rs_multiply_up(rs_volume(match->link->ndim, match->box.size), k->bytes);
     rs_combination combination = rs_route_combination(match, match->mine->contributor);
     int64_t copies = rs_region_copy_count(match->source);
     for (int32_t c = 0; c < combination.count; c++) {
@@ -42,8 +45,13 @@ static reshard_status add_holders(void *user, const rs_match *match)
             rs_holder holder;
             rs_region_holder(match->source, combination.first + c, copy, &holder);
             int32_t index = index_of(k, holder.rank);
-            if (index >= 0)
-                k->matrix[(int64_t)k->part * k->count + index] += bytes;
+            if (index < 0)
+                continue;
+            int64_t *kept = &k->matrix[(int64_t)k->part * k->count + index];
+            *kept = rs_add_up(*kept, bytes);
+            if (*kept > KEPT_BYTES_MAX)
+                return rs_fail(RESHARD_ERR_RANGE, "relabel: rank %d may keep more than 2^60 bytes",
+                               holder.rank);
         }
     }
     return RESHARD_OK;

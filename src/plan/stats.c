@@ -61,6 +61,7 @@ static void fill_matrix(const reshard_part *part, uint64_t *matrix)
     }
 }
 
+/* UINT64_MAX if they do not fit. */
 static uint64_t target_bytes(const reshard_plan *plan)
 {
     uint64_t bytes = 0;
@@ -68,9 +69,14 @@ static uint64_t target_bytes(const reshard_plan *plan)
     const reshard_plan *forward = rs_plan_forward(plan);
     int32_t count = adjoint ? forward->source_count : forward->target_count;
     const reshard_plan_tensor *tensors = adjoint ? forward->sources : forward->targets;
-    for (int32_t i = 0; i < count; i++)
-        bytes += (uint64_t)rs_layout_shard_volume_sum(tensors[i].layout) *
-                 rs_element_bytes(tensors[i].dtype);
+    for (int32_t i = 0; i < count; i++) {
+        const reshard_layout *layout = tensors[i].layout;
+        int64_t volume = rs_layout_shard_volume_sum(layout);
+        /* A sum that ended at INT64_MAX is not one. */
+        if (volume == INT64_MAX && layout->volume != INT64_MAX)
+            return UINT64_MAX;
+        bytes = rs_add_product_up(bytes, (uint64_t)volume, rs_element_bytes(tensors[i].dtype));
+    }
     return bytes;
 }
 
@@ -102,9 +108,12 @@ reshard_status reshard_plan_get_stats(reshard_plan *plan, reshard_plan_stats *ou
         if (matrix != NULL)
             fill_matrix(part, matrix);
         reshard_part_stats one = rs_part_stats(part);
+        status = rs_part_check_stats(part, &one);
         reshard_part_destroy(part);
-        stats.bytes_moved += one.bytes_in;
-        stats.bytes_kept += one.bytes_kept;
+        if (status != RESHARD_OK)
+            return status;
+        stats.bytes_moved = rs_add_product_up(stats.bytes_moved, one.bytes_in, 1);
+        stats.bytes_kept = rs_add_product_up(stats.bytes_kept, one.bytes_kept, 1);
         stats.moves += one.moves - one.moves_out; /* each is counted once, where it arrives */
         stats.records += one.records;
         stats.bytes_in_max = most(stats.bytes_in_max, one.bytes_in);
@@ -112,6 +121,9 @@ reshard_status reshard_plan_get_stats(reshard_plan *plan, reshard_plan_stats *ou
         stats.staging_bytes_peak = most(stats.staging_bytes_peak, one.staging_bytes_peak);
     }
     rs_context_progress(context, "planning", (uint64_t)ranks, (uint64_t)ranks);
+    if (stats.bytes_total == UINT64_MAX || stats.bytes_moved == UINT64_MAX ||
+        stats.bytes_kept == UINT64_MAX)
+        return rs_fail(RESHARD_ERR_RANGE, "the plan has more bytes than 64 bits can count");
     return rs_report_write("plan stats", &stats, sizeof stats, out_stats);
 }
 

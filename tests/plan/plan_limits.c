@@ -8,6 +8,7 @@
 
 #include <reshard/plan_inspect.h>
 
+#include <stdbool.h>
 #include <string.h>
 
 static reshard_status create(const char *from, const char *to, int32_t ndim, int64_t n,
@@ -112,6 +113,63 @@ static void test_limits__whole(void **state)
     assert_null(plan);
 }
 
+static reshard_status create_f64(const char *from, const char *to, int64_t n,
+                                 const reshard_plan_options *options, reshard_plan **out_plan)
+{
+    reshard_layout *source = NULL, *target = NULL;
+    assert_int_equal(reshard_layout_parse(NULL, from, 1, &n, &source), RESHARD_OK);
+    assert_int_equal(reshard_layout_parse(NULL, to, 1, &n, &target), RESHARD_OK);
+    reshard_status status =
+        reshard_plan_create_simple(NULL, source, target, RESHARD_F64, options, out_plan);
+    reshard_layout_release(source);
+    reshard_layout_release(target);
+    return status;
+}
+
+/* More bytes than 64 bits can count: no figures instead of wrong ones, but the moves are there. */
+static void test_limits__bytes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *from, *to;
+        int64_t n;
+        bool part_fits; /* each rank's bytes do, only their sum does not */
+    } cases[] = {
+        {"2: R", "4: R", (int64_t)1 << 62, false},
+        {"4: P(sum)", "4: S(0)", (int64_t)1 << 62, false},
+        {"4: S(0)", "8: R", (int64_t)1 << 60, true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        reshard_plan *plan = NULL;
+        reshard_part *part = NULL;
+        reshard_plan_stats stats = {.size = sizeof stats};
+        reshard_part_stats one = {.size = sizeof one};
+        assert_int_equal(create_f64(cases[i].from, cases[i].to, cases[i].n, NULL, &plan),
+                         RESHARD_OK);
+        assert_int_equal(reshard_plan_get_stats(plan, &stats, NULL), RESHARD_ERR_RANGE);
+        expect_words("bytes");
+        assert_int_equal(reshard_part_create(NULL, plan, 3, &part), RESHARD_OK);
+        assert_int_equal(reshard_part_get_stats(part, &one),
+                         cases[i].part_fits ? RESHARD_OK : RESHARD_ERR_RANGE);
+        reshard_part_destroy(part);
+        reshard_plan_release(plan);
+    }
+    reshard_plan_stats stats = {.size = sizeof stats};
+    reshard_plan *plan = make("2: R", "4: R", 1, (int64_t)1 << 62);
+    assert_int_equal(reshard_plan_get_stats(plan, &stats, NULL), RESHARD_ERR_RANGE);
+    reshard_plan_release(plan);
+    plan = NULL;
+    reshard_plan_options exact = {.size = sizeof exact, .balance = RESHARD_BALANCE_EXACT};
+    reshard_plan_options relabel = {.size = sizeof relabel, .relabel = 1};
+    assert_int_equal(create_f64("2: R", "6: R", (int64_t)1 << 62, &exact, &plan),
+                     RESHARD_ERR_RANGE);
+    expect_words("leave it to the rule");
+    assert_int_equal(create_f64("2: R", "4: R", (int64_t)1 << 62, &relabel, &plan),
+                     RESHARD_ERR_RANGE);
+    expect_words("relabel: ");
+    assert_null(plan);
+}
+
 /* Two dims of many blocks have their product of single moves: no list of them, no matrix by
  * them. */
 static void test_limits__singles(void **state)
@@ -163,9 +221,10 @@ static void test_limits__balance(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_limits__parts),       cmocka_unit_test(test_limits__regular),
-        cmocka_unit_test(test_limits__whole),       cmocka_unit_test(test_limits__singles),
-        cmocka_unit_test(test_limits__check_steps), cmocka_unit_test(test_limits__balance),
+        cmocka_unit_test(test_limits__parts),   cmocka_unit_test(test_limits__regular),
+        cmocka_unit_test(test_limits__whole),   cmocka_unit_test(test_limits__bytes),
+        cmocka_unit_test(test_limits__singles), cmocka_unit_test(test_limits__check_steps),
+        cmocka_unit_test(test_limits__balance),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
