@@ -598,6 +598,25 @@ static void test_ops__empty_tensors(void **state)
     reshard_tensor_release(thin_weight);
 }
 
+static void test_relu__does_not_hide_nan(void **state)
+{
+    (void)state;
+    reshard_scope *scope = NULL;
+    MUST(reshard_scope_open(NULL, &scope));
+    reshard_tensor *x = make_zeros(RESHARD_F32, SHAPE(3));
+    set_element(x, 0, NAN);
+    set_element(x, 1, -1);
+    set_element(x, 2, 2);
+    MUST(reshard_tensor_set_requires_grad(x, 1));
+    reshard_tensor *y = reshard_relu(x);
+    assert_true(isnan(element(y, 0)) && element(y, 1) == 0 && element(y, 2) == 2);
+    MUST(reshard_backward(reshard_sum(y), NULL, NULL));
+    const reshard_tensor *gradient = reshard_tensor_gradient(x);
+    assert_true(element(gradient, 0) == 1 && element(gradient, 1) == 0);
+    assert_int_equal(reshard_scope_close(scope), RESHARD_OK);
+    reshard_tensor_release(x);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -605,6 +624,7 @@ int main(void)
         cmocka_unit_test(test_ops__narrower_types_agree_with_f64),
         cmocka_unit_test(test_product__plain_loops_agree),
         cmocka_unit_test(test_ops__empty_tensors),
+        cmocka_unit_test(test_relu__does_not_hide_nan),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* activation.c - relu and silu (x sigmoid(x)). The gradient of relu at 0 is 0. */
+/* activation.c - relu and silu (x sigmoid(x)). The gradient of relu at 0 is 0. NaN passes through
+ * relu both ways, so that it is not hidden. */
 #ifndef REAL
 #include "tensor/ops/unary.h"
 
@@ -32,7 +33,7 @@ static void OF(relu)(const rs_unary_rows *rows, const void *x, void *y)
     const REAL *a = x;
     REAL *b = y;
     for (int64_t i = 0; i < rows->count * rows->size; i++)
-        b[i] = a[i] > 0 ? a[i] : 0;
+        b[i] = a[i] <= 0 ? 0 : a[i];
 }
 
 static void OF(relu_back)(const rs_unary_rows *rows, const void *x, const void *g, void *out)
@@ -40,7 +41,7 @@ static void OF(relu_back)(const rs_unary_rows *rows, const void *x, const void *
     const REAL *a = x, *gradient = g;
     REAL *b = out;
     for (int64_t i = 0; i < rows->count * rows->size; i++)
-        b[i] = a[i] > 0 ? gradient[i] : 0;
+        b[i] = a[i] <= 0 ? 0 : gradient[i];
 }
 
 static void OF(silu)(const rs_unary_rows *rows, const void *x, void *y)
