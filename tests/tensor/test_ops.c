@@ -617,6 +617,23 @@ static void test_relu__does_not_hide_nan(void **state)
     reshard_tensor_release(x);
 }
 
+/* The sum of 4 * 40000 is more than an f16 can hold, and their mean is not. */
+static void test_mean__of_halves_does_not_overflow(void **state)
+{
+    (void)state;
+    reshard_scope *scope = NULL;
+    MUST(reshard_scope_open(NULL, &scope));
+    reshard_tensor *x = make_zeros(RESHARD_F16, SHAPE(4));
+    MUST(reshard_tensor_fill(x, 40000));
+    MUST(reshard_tensor_set_requires_grad(x, 1));
+    reshard_tensor *y = reshard_mean(x);
+    assert_true(element(y, 0) == 40000);
+    MUST(reshard_backward(y, NULL, NULL));
+    assert_true(element(reshard_tensor_gradient(x), 3) == 0.25);
+    assert_int_equal(reshard_scope_close(scope), RESHARD_OK);
+    reshard_tensor_release(x);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -625,6 +642,7 @@ int main(void)
         cmocka_unit_test(test_product__plain_loops_agree),
         cmocka_unit_test(test_ops__empty_tensors),
         cmocka_unit_test(test_relu__does_not_hide_nan),
+        cmocka_unit_test(test_mean__of_halves_does_not_overflow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

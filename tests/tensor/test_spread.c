@@ -662,11 +662,32 @@ static void test_model__tensor_and_data_parallel(void **state)
     run_ranks(4, train, NULL);
 }
 
+/* Each rank's own sum, too, is more than an f16 can hold. */
+static reshard_status average_halves(void *user, reshard_group *group)
+{
+    (void)user;
+    reshard_scope *scope = NULL;
+    TRY(reshard_scope_open(NULL, &scope));
+    reshard_tensor *x = spread_random(group, "2: S(0)", RESHARD_F16, SHAPE(8), 1);
+    TRY(reshard_tensor_fill(x, 40000));
+    reshard_tensor *mean = reshard_tensor_full(reshard_mean(x));
+    CHECK(mean != NULL && element(mean, 0) == 40000);
+    reshard_tensor_release(x);
+    return reshard_scope_close(scope);
+}
+
+static void test_mean__of_halves_does_not_overflow(void **state)
+{
+    (void)state;
+    run_ranks(2, average_halves, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_spread__as_on_whole_tensors),
         cmocka_unit_test(test_model__tensor_and_data_parallel),
+        cmocka_unit_test(test_mean__of_halves_does_not_overflow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,6 +15,7 @@ reshard_status rs_spread_transpose(reshard_tensor *tensor, int32_t a, int32_t b,
                                    reshard_tensor **out_tensor);
 reshard_tensor *rs_spread_cat(int32_t count, reshard_tensor *const *tensors, int32_t dim);
 reshard_tensor *rs_spread_sum(reshard_tensor *x);
+reshard_tensor *rs_spread_mean(reshard_tensor *x);
 /* For these, dims are counted from the front, and the caller has checked the arguments against the
  * global shape. */
 reshard_tensor *rs_spread_sum_dim(reshard_tensor *x, int32_t dim);
@@ -29,6 +30,8 @@ reshard_tensor *rs_spread_norm(const char *name, reshard_tensor *x, reshard_tens
                                size_t user_bytes);
 reshard_tensor *rs_spread_cross_entropy(reshard_tensor *logits, reshard_tensor *labels);
 
+/* The sum of a local tensor's elements, divided by `count`, the number of elements on all ranks. */
+reshard_tensor *rs_mean_of(reshard_tensor *x, int64_t count);
 /* The sum of the cross-entropies of these rows, divided by `count`, the number of rows on all
  * ranks. */
 reshard_tensor *rs_cross_entropy_of(reshard_tensor *logits, reshard_tensor *labels, int64_t count);

@@ -65,13 +65,23 @@ reshard_tensor *reshard_sum(reshard_tensor *x)
     return sum_over("sum", x, 1, x->volume, 1, 0, NULL);
 }
 
+/* f16 and bf16 are divided before they are rounded, because their sum may overflow. */
+reshard_tensor *rs_mean_of(reshard_tensor *x, int64_t count)
+{
+    if (rs_dtype_is_half(x->dtype))
+        return reshard_tensor_cast(
+            reshard_scale(reshard_sum(reshard_tensor_cast(x, RESHARD_F32)), 1.0 / (double)count),
+            x->dtype);
+    return reshard_scale(reshard_sum(x), 1.0 / (double)count);
+}
+
 reshard_tensor *reshard_mean(reshard_tensor *x)
 {
     if (!rs_op_begin("mean", 1, &x))
         return NULL;
     if (x->volume == 0)
         return rs_scope_fail(rs_fail(RESHARD_ERR_INVALID, "mean: of no elements"));
-    return reshard_scale(reshard_sum(x), 1.0 / (double)x->volume);
+    return x->distribution != NULL ? rs_spread_mean(x) : rs_mean_of(x, x->volume);
 }
 
 static reshard_tensor *sum_dim(reshard_tensor *x, int32_t dim, bool keep)

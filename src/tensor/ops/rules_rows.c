@@ -131,6 +131,11 @@ static reshard_tensor *sum_local(reshard_tensor *const *inputs, const void *user
     return reshard_sum(inputs[0]);
 }
 
+static reshard_tensor *mean_local(reshard_tensor *const *inputs, const void *user)
+{
+    return rs_mean_of(inputs[0], *(const int64_t *)user);
+}
+
 /* Turns cuts into partial sums. Axes that are already partial must be sums or averages. */
 static reshard_status reduce_axes(const reshard_tensor *tensor, rs_axes *axes)
 {
@@ -145,18 +150,35 @@ static reshard_status reduce_axes(const reshard_tensor *tensor, rs_axes *axes)
     return RESHARD_OK;
 }
 
-reshard_tensor *rs_spread_sum(reshard_tensor *x)
+/* Runs a sum or a mean of all elements, which is partial over the axes that cut x. */
+static reshard_tensor *run_total(rs_spread *spread, reshard_tensor *x)
 {
     rs_axes axes;
-    rs_spread spread = {.name = "sum", .input_count = 1, .inputs = &x, .fn = sum_local};
     reshard_status status = rs_axes_of(x, &axes);
     if (status == RESHARD_OK)
         status = reduce_axes(x, &axes);
     if (status == RESHARD_OK)
-        status = rs_axes_layout(&axes, 0, NULL, &spread.output_layout);
+        status = rs_axes_layout(&axes, 0, NULL, &spread->output_layout);
     if (status == RESHARD_OK)
-        status = rs_gradient_layout(x->distribution->layout, &spread.gradient_layouts[0]);
-    return rs_spread_run(&spread, status);
+        status = rs_gradient_layout(x->distribution->layout, &spread->gradient_layouts[0]);
+    return rs_spread_run(spread, status);
+}
+
+reshard_tensor *rs_spread_sum(reshard_tensor *x)
+{
+    rs_spread spread = {.name = "sum", .input_count = 1, .inputs = &x, .fn = sum_local};
+    return run_total(&spread, x);
+}
+
+reshard_tensor *rs_spread_mean(reshard_tensor *x)
+{
+    rs_spread spread = {.name = "mean",
+                        .input_count = 1,
+                        .inputs = &x,
+                        .fn = mean_local,
+                        .user = &x->volume,
+                        .user_bytes = sizeof x->volume};
+    return run_total(&spread, x);
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
