@@ -98,6 +98,13 @@ static reshard_status wrap_uneven(void *user, reshard_group *group)
     CHECK(once == NULL);
     CHECK(reshard_scope_close(scope) == RESHARD_ERR_MISMATCH);
     CHECK(strstr(reshard_error_text(), "where the others' sizes call for 2x3") != NULL);
+    const int64_t huge[] = {INT64_MAX / 2, 0};
+    reshard_tensor *vast = make_zeros(RESHARD_F32, 2, huge);
+    TRY(reshard_scope_open(NULL, &scope));
+    CHECK(local_as(vast, group, "4: S(0)") == NULL);
+    CHECK(reshard_scope_close(scope) == RESHARD_ERR_RANGE);
+    CHECK(strstr(reshard_error_text(), "dimension 0 is longer than 2^63-1") != NULL);
+    reshard_tensor_release(vast);
     reshard_tensor_release(piece);
     reshard_tensor_release(local);
     return RESHARD_OK;

@@ -5,6 +5,7 @@
  */
 #include <reshard/distributed.h>
 
+#include "base/checked.h"
 #include "base/context.h"
 #include "base/error.h"
 #include "layout/layout.h"
@@ -105,15 +106,17 @@ static reshard_status check_members(puzzle *p)
     return RESHARD_OK;
 }
 
-static void add_up_shape(puzzle *p)
+static reshard_status add_up_shape(puzzle *p)
 {
     for (int32_t d = 0; d < p->ndim; d++) {
         p->shape[d] = 0;
         for (int32_t i = 0; i < reshard_mesh_size(p->mesh); i++) {
-            if (counts(p, i, d))
-                p->shape[d] += p->all[reshard_mesh_rank_at(p->mesh, i)].shape[d];
+            int64_t length = p->all[reshard_mesh_rank_at(p->mesh, i)].shape[d];
+            if (counts(p, i, d) && !rs_add(p->shape[d], length, &p->shape[d]))
+                return rs_fail(RESHARD_ERR_RANGE, "dimension %d is longer than 2^63-1", d);
         }
     }
+    return RESHARD_OK;
 }
 
 static reshard_status check_shapes(const puzzle *p, const reshard_layout *layout)
@@ -188,8 +191,10 @@ static reshard_status solve(puzzle *p, reshard_layout **out_layout)
     reshard_status status = check_members(p);
     if (status != RESHARD_OK)
         return status;
-    add_up_shape(p);
-    status = reshard_layout_create(p->context, (reshard_spec *)p->spec, p->ndim, p->shape, &layout);
+    status = add_up_shape(p);
+    if (status == RESHARD_OK)
+        status =
+            reshard_layout_create(p->context, (reshard_spec *)p->spec, p->ndim, p->shape, &layout);
     if (status == RESHARD_OK)
         status = check_shapes(p, layout);
     if (status == RESHARD_ERR_MISMATCH) {
