@@ -226,6 +226,9 @@ static reshard_status join_shards(void *user, reshard_group *group)
                                   : RESHARD_ERR_MISMATCH));
         reshard_tensor_release(odd);
     }
+    CHECK(reshard_tensor_from_shards(NULL, group, SHAPE(10, 10), rank == 1 ? -1 : count, shards,
+                                     &x) == RESHARD_ERR_INVALID);
+    CHECK(strstr(reshard_error_text(), "-1 shards") != NULL);
     /* Defect 9: three shards that sorted sizes alone would take for chunks of dim 1. */
     reshard_local_shard odd = {0};
     static const int64_t sizes[][2] = {{1, 3}, {1, 3}, {2, 1}};

@@ -264,6 +264,8 @@ typedef struct place {
 /* Checks that a rank's own shards fit together. */
 static reshard_status check_own(int32_t ndim, int64_t count, const reshard_local_shard *shards)
 {
+    if (count < 0)
+        return rs_fail(RESHARD_ERR_INVALID, "%" PRId64 " shards", count);
     for (int64_t i = 0; i < count; i++) {
         const reshard_tensor *tensor = shards[i].tensor;
         if (tensor == NULL || tensor->distribution != NULL)
