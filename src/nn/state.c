@@ -208,6 +208,11 @@ static reshard_status check_all(const reshard_named_tensors *mine, int64_t count
             status = rs_fail(RESHARD_ERR_NOT_FOUND, "\"%s\" is missing from what is loaded",
                              mine->items[i].name);
     }
+    for (int64_t i = 0; i < count && status == RESHARD_OK; i++) {
+        if (find_item(count, items, items[i].name) != &items[i])
+            status = rs_fail(RESHARD_ERR_INVALID, "\"%s\" is there twice in what is loaded",
+                             items[i].name);
+    }
     for (int64_t i = 0; i < count && status == RESHARD_OK && !options->allow_unexpected; i++) {
         if (find_item(mine->count, mine->items, items[i].name) == NULL)
             status = rs_fail(RESHARD_ERR_NOT_FOUND,

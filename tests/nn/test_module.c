@@ -206,6 +206,11 @@ static void test_load__all_or_nothing(void **state)
     assert_non_null(strstr(reshard_error_text(), "\"a.c\" is unexpected"));
     assert_true(element(x, 0) == 1);
 
+    items[4] = (reshard_named_tensor){"w", wrong};
+    assert_int_equal(reshard_module_load_state_dict(target, 5, items, NULL), RESHARD_ERR_INVALID);
+    assert_non_null(strstr(reshard_error_text(), "\"w\" is there twice in what is loaded"));
+    items[4] = (reshard_named_tensor){"a.c", wrong};
+
     reshard_load_options lax = {.size = sizeof lax, .allow_missing = 1, .allow_unexpected = 1};
     MUST(reshard_module_load_state_dict(target, 2, items + 3, &lax));
     assert_true(element(x, 0) == 1);
