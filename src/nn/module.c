@@ -130,15 +130,28 @@ bool rs_module_contains(const reshard_module *module, const reshard_module *othe
     return found;
 }
 
-static reshard_status check_child(const reshard_module *module, const char *name,
-                                  const reshard_module *child)
+bool rs_module_has_holding(const reshard_module *module, const rs_holding *holding)
+{
+    bool found = false;
+    for (int64_t i = 0; i < module->holding_count && !found; i++) {
+        const rs_holding *own = &module->holdings[i];
+        found =
+            own == holding || (own->child != NULL && rs_module_has_holding(own->child, holding));
+    }
+    return found;
+}
+
+static reshard_status refuse_cycle(const char *name, const reshard_module *child)
+{
+    return rs_fail(RESHARD_ERR_INVALID,
+                   "with the child \"%s\" a module of kind %s would contain itself", name,
+                   child->kind_name);
+}
+
+static reshard_status check_child(const char *name, const reshard_module *child)
 {
     if (child == NULL)
         return rs_fail(RESHARD_ERR_INVALID, "the child \"%s\" is NULL", name);
-    if (rs_module_contains(child, module))
-        return rs_fail(RESHARD_ERR_INVALID,
-                       "with the child \"%s\" a module of kind %s would contain itself", name,
-                       module->kind_name);
     return RESHARD_OK;
 }
 
@@ -147,7 +160,9 @@ reshard_status reshard_module_add_child(reshard_module *module, const char *name
 {
     reshard_status status = check_name(module, name);
     if (status == RESHARD_OK)
-        status = check_child(module, name, child);
+        status = check_child(name, child);
+    if (status == RESHARD_OK && rs_module_contains(child, module))
+        status = refuse_cycle(name, child);
     if (status != RESHARD_OK)
         return status;
     return add_holding(module, name, &(rs_holding){.kind = RS_HOLDING_CHILD, .child = child});
@@ -297,7 +312,9 @@ reshard_status reshard_module_replace_child(reshard_module *module, const char *
         status =
             rs_fail(RESHARD_ERR_NOT_FOUND, "path \"%s\" leads to a tensor, not to a module", path);
     if (status == RESHARD_OK)
-        status = check_child(module, path, child);
+        status = check_child(path, child);
+    if (status == RESHARD_OK && rs_module_has_holding(child, holding))
+        status = refuse_cycle(path, child);
     if (status != RESHARD_OK)
         return status;
     (void)reshard_module_retain(child);

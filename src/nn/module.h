@@ -97,6 +97,9 @@ reshard_status rs_module_find_holding(const reshard_module *module, const char *
 void rs_module_swap_tensor(reshard_module *module, const reshard_tensor *old,
                            reshard_tensor *tensor);
 bool rs_module_contains(const reshard_module *module, const reshard_module *other);
+/* Whether a holding is in the module or below it, so that putting the module there would make it
+ * contain itself. */
+bool rs_module_has_holding(const reshard_module *module, const rs_holding *holding);
 
 /* Adds a copy of `entry`, in which the caller sets kind, origin, always, user, forget and the
  * functions. Does not call forget on failure. */

@@ -356,8 +356,9 @@ static reshard_status make_module(work *w, int64_t index)
         entry->sharder.shard(entry->sharder.user, p->module, w->group, &p->replacement);
     if (status == RESHARD_OK && p->replacement == NULL)
         status = rs_fail(RESHARD_ERR_INVALID, "the sharder gave no module");
-    if (status == RESHARD_OK && rs_module_contains(p->replacement, w->root))
-        status = rs_fail(RESHARD_ERR_INVALID, "the sharder gave a module that contains the root");
+    if (status == RESHARD_OK && rs_module_has_holding(p->replacement, p->holding))
+        status =
+            rs_fail(RESHARD_ERR_INVALID, "the sharder gave a module that would contain itself");
     return rs_fail_within(status, "sharder of \"%s\"", entry->name);
 }
 

@@ -169,6 +169,9 @@ static void test_replace__keeps_ties(void **state)
     assert_int_equal(reshard_module_replace_child(root, "", other), RESHARD_ERR_INVALID);
     assert_int_equal(reshard_module_replace_child(root, "a.w", other), RESHARD_ERR_NOT_FOUND);
     assert_int_equal(reshard_module_replace_child(root, "a", root), RESHARD_ERR_INVALID);
+    reshard_module *parent = reshard_module_child(root, 0);
+    assert_int_equal(reshard_module_replace_child(root, "a.b", parent), RESHARD_ERR_INVALID);
+    assert_ptr_equal(reshard_module_child(parent, 0), other);
     reshard_module_release(root);
     reshard_module_release(other);
     reshard_tensor_release(x);

@@ -471,6 +471,42 @@ static void test_plan__below_a_replaced_module(void **state)
     run_ranks(2, body_below_replaced, NULL);
 }
 
+/* A module that would contain itself is refused, even if it is not the root. */
+static reshard_status give_user(void *user, reshard_module *module, reshard_group *group,
+                                reshard_module **out_module)
+{
+    (void)module;
+    (void)group;
+    *out_module = reshard_module_retain(user);
+    return RESHARD_OK;
+}
+
+static reshard_status body_cycle(void *user, reshard_group *group)
+{
+    reshard_module *outer = make_parent(), *inner = make_megatron();
+    reshard_module *child = reshard_module_child(inner, 0);
+    reshard_sharder sharder = {give_user, inner};
+    reshard_sharding_plan *plan = NULL;
+    (void)user;
+    MUST(reshard_module_add_child(outer, "a", inner));
+    MUST(reshard_sharding_plan_create(NULL, &plan));
+    MUST(reshard_sharding_plan_add_sharder(plan, "a.fc1", &sharder));
+    CHECK(reshard_module_shard(outer, plan, 0, group, NULL) == RESHARD_ERR_INVALID);
+    CHECK(strstr(reshard_error_text(), "the sharder gave a module that would contain itself") !=
+          NULL);
+    CHECK(reshard_module_child(inner, 0) == child);
+    reshard_sharding_plan_destroy(plan);
+    reshard_module_release(inner);
+    reshard_module_release(outer);
+    return RESHARD_OK;
+}
+
+static void test_sharder__cannot_make_a_cycle(void **state)
+{
+    (void)state;
+    run_ranks(2, body_cycle, NULL);
+}
+
 /* A planner that cuts all parameters along dim 0, on a sub-group that is the current one. */
 static reshard_status build_rows(void *user, reshard_module *module, reshard_sharding_plan *plan)
 {
@@ -673,6 +709,7 @@ int main(void)
         cmocka_unit_test(test_sharder__replaces_by_path),
         cmocka_unit_test(test_plan__several_compose_unless_they_overlap),
         cmocka_unit_test(test_plan__below_a_replaced_module),
+        cmocka_unit_test(test_sharder__cannot_make_a_cycle),
         cmocka_unit_test(test_planner__sub_group_and_current_group),
         cmocka_unit_test(test_plan__forward_and_state_dict),
     };
