@@ -23,8 +23,9 @@ reshard_status rs_module_finish(reshard_status status, reshard_module *module,
 /* Whether the module computes with several parameters at once, which then have to be of one
  * group. */
 bool rs_layer_is_joint(const reshard_module *module);
-/* The number of elements in one head of an attention module. */
-int64_t rs_attention_head(const reshard_module *module);
+/* Gives the number of elements in one head of an attention module. Errors: INVALID for a module of
+ * another kind. */
+reshard_status rs_attention_head(const reshard_module *module, int64_t *out_head);
 /* Allocates zeroed memory for the `user` of a module; rs_user_free frees it. */
 void *rs_user_allocate(reshard_context *context, size_t bytes);
 void rs_user_free(void *user);

@@ -179,7 +179,9 @@ reshard_status reshard_sharding_plan_add_gpt(reshard_sharding_plan *plan, reshar
     reshard_module *attention = NULL;
     if (status == RESHARD_OK && count > 0)
         status = reshard_module_find(blocks, "0.attn", &attention);
-    int64_t head = attention != NULL ? rs_attention_head(attention) : 1;
+    int64_t head = 1;
+    if (attention != NULL)
+        status = rs_fail_within(rs_attention_head(attention, &head), "h.0.attn");
     for (int w = 0; w < WAYS && status == RESHARD_OK; w++)
         status = make_spec(plan->context, mesh, axis, (way)w, head, &specs[w]);
     for (int32_t i = 0; i < count && status == RESHARD_OK; i++)

@@ -92,11 +92,6 @@ typedef struct attention {
     int64_t head; /* the number of elements in one */
 } attention;
 
-int64_t rs_attention_head(const reshard_module *module)
-{
-    return ((const attention *)reshard_module_user(module))->head;
-}
-
 static reshard_tensor *part_heads(reshard_tensor *x, int64_t head)
 {
     if (x == NULL)
@@ -137,6 +132,15 @@ static reshard_value forward_attention(reshard_module *module, void *user, resha
     else
         y = attend(t, a);
     return reshard_value_of(through(module, "o", y));
+}
+
+reshard_status rs_attention_head(const reshard_module *module, int64_t *out_head)
+{
+    if (module->kind.forward != forward_attention)
+        return rs_fail(RESHARD_ERR_INVALID, "a module of kind %s is no attention of this library",
+                       module->kind_name);
+    *out_head = ((const attention *)reshard_module_user(module))->head;
+    return RESHARD_OK;
 }
 
 static reshard_status create_attention(reshard_context *context, int64_t width, int64_t heads,

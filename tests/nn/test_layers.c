@@ -174,6 +174,26 @@ static void test_init__by_seed(void **state)
     reshard_module_release(c);
 }
 
+/* The heads of a GPT are those of its own attention; whatever replaced it has none to tell. */
+static void test_gpt_plan__needs_its_own_attention(void **state)
+{
+    (void)state;
+    reshard_module *gpt = make_gpt(7), *other = NULL;
+    reshard_sharding_plan *plan = NULL;
+    reshard_mesh *mesh = NULL;
+    const int32_t size = 2;
+    MUST(reshard_linear_create(NULL, 4, 4, NULL, &other));
+    MUST(reshard_module_replace_child(gpt, "h.0.attn", other));
+    MUST(reshard_mesh_create(NULL, 1, NULL, &size, NULL, &mesh));
+    MUST(reshard_sharding_plan_create(NULL, &plan));
+    assert_int_equal(reshard_sharding_plan_add_gpt(plan, gpt, mesh, 0), RESHARD_ERR_INVALID);
+    assert_non_null(strstr(reshard_error_text(), "h.0.attn: a module of kind linear"));
+    reshard_sharding_plan_destroy(plan);
+    reshard_mesh_release(mesh);
+    reshard_module_release(other);
+    reshard_module_release(gpt);
+}
+
 static void test_layers__refused(void **state)
 {
     (void)state;
@@ -212,6 +232,7 @@ int main(void)
         cmocka_unit_test(test_gradients__gpt),
         cmocka_unit_test(test_gpt__is_causal),
         cmocka_unit_test(test_init__by_seed),
+        cmocka_unit_test(test_gpt_plan__needs_its_own_attention),
         cmocka_unit_test(test_layers__refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
