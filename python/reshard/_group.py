@@ -119,11 +119,13 @@ class Group(Handle):
         same call again costs no planning.
         """
         key: Any = None
+        needs_shape = shape is None and not isinstance(source, Layout)
+        present = self._gather_arrays(array, dtype) if needs_shape or dtype is None else []
         try:
-            if shape is None and not isinstance(source, Layout):
-                shape, dtype = self._find_shape(array, source, dtype)
+            if needs_shape:
+                shape, dtype = self._find_shape(present, source)
             elif dtype is None:
-                dtype = self._share(None if array is None else as_array(_first(array))[1])
+                dtype = present[0][1][1]
             move = self._describe(source, target, shape, dtype, target_dtype)
             key, wrong = (repr(move), verify), None
             sources, wanted = ([(move, shard) for shard in layout.shards(self.rank)] for layout in (move.source, move.target))
@@ -156,20 +158,26 @@ class Group(Handle):
             if one != found[0]:
                 raise Mismatch("rank %d asks for a different move than rank 0" % rank)
 
-    def _share(self, mine: Any) -> Any:
-        """The value of the lowest rank that has one, on all ranks. For small values."""
-        for value in self.gather_objects(mine):
-            if value is not None:
-                return value
-        raise _AgreedError("no rank has an array")
-
-    def _find_shape(self, array: Any, source: _SpecLike, dtype: Any) -> Tuple[Tuple[int, ...], Any]:
-        """Finds the shape of the whole tensor by trial: the spec applied to it must give the shapes of all shards."""
-        mine = None if array is None else as_array(_first(array), dtype)
-        found = self.gather_objects(None if mine is None else (mine[0].shape, mine[1]))
-        present = [(rank, one) for rank, one in enumerate(found) if one is not None]
+    def _gather_arrays(self, array: Any, dtype: Any) -> List[Any]:
+        """[(rank, (shape, dtype))] of all ranks that have an array. Raises on all of them if one cannot use its own."""
+        mine: Optional[Tuple[Any, str]] = None
+        wrong: Optional[BaseException] = None
+        try:
+            if array is not None:
+                dense, name = as_array(_first(array), dtype)
+                mine = (dense.shape, name)
+        except Exception as error:
+            wrong = error
+        found = self.gather_objects((wrong is not None, mine))
+        if any(failed for failed, _ in found):
+            self.agree(wrong)
+        present = [(rank, one) for rank, (_, one) in enumerate(found) if one is not None]
         if not present:
             raise _AgreedError("no rank has an array")
+        return present
+
+    def _find_shape(self, present: List[Any], source: _SpecLike) -> Tuple[Tuple[int, ...], Any]:
+        """Finds the shape of the whole tensor by trial: the spec applied to it must give the shapes of all shards."""
         shape = list(present[0][1][0])
         spec = source if isinstance(source, Spec) else Spec(source)  # type: ignore[arg-type]
         for d in range(len(shape)):

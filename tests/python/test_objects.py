@@ -203,6 +203,10 @@ class TestWrongArguments(Case):
         refused(reshard.Invalid, "nan", lambda group: group.gather_objects(float("nan")))
         refused(reshard.Mismatch, "rank 1 has rows of shape", lambda group: group.all_gather(np.zeros((2, 3) if group.rank else (3, 2))))
         refused(reshard.Mismatch, "rank 1", lambda group: group.all_reduce(np.zeros(2 + group.rank)))
+        arrays = [np.zeros((2, 4), "f4"), np.array([object()])]
+        for shape in (None, (4, 4)):
+            refused(reshard.Unsupported, "^rank 1: NumPy's object has no counterpart",
+                    lambda group: group.redistribute(arrays[group.rank], "2: S(0)", "2: S(1)", shape=shape))
         refused(SystemExit, "3", lambda group: sys.exit(3) if group.rank else group.barrier())
 
 
