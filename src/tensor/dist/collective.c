@@ -133,7 +133,7 @@ static reshard_status check_counts(const exchange *x, const reshard_tensor *tens
 static reshard_status address(const exchange *x, const rs_outline *whole, const int64_t *sent,
                               reshard_spec **out_spec)
 {
-    int32_t size = reshard_group_size(x->group);
+    int64_t size = reshard_group_size(x->group);
     reshard_context *context = rs_scope_context();
     size_t piece_bytes = (size_t)size * (size_t)size * sizeof(reshard_piece);
     size_t shard_bytes = (size_t)size * sizeof(reshard_shard);
@@ -142,31 +142,27 @@ static reshard_status address(const exchange *x, const rs_outline *whole, const 
     reshard_status status = shards != NULL ? RESHARD_OK : rs_allocation_status();
     int64_t strides[RESHARD_NDIM_MAX];
     rs_dense_strides(whole->ndim, whole->shape, strides);
-    for (int32_t j = 0; j < size && status == RESHARD_OK; j++) {
-        reshard_shard *shard = &shards[j];
-        int64_t begin = 0;
-        shard->rank = j;
-        shard->ndim = whole->ndim;
-        memcpy(shard->shape, whole->shape, sizeof shard->shape);
-        shard->shape[0] = 0;
-        shard->pieces = pieces + (int64_t)j * size;
-        for (int32_t i = 0; i < size; i++) {
-            int64_t at = begin, rows = sent[i * size + j];
-            for (int32_t k = 0; k < size; k++) {
-                at += k < j ? sent[i * size + k] : 0;
-                begin += sent[i * size + k];
-            }
-            if (rows == 0)
-                continue;
-            reshard_piece *piece = &pieces[(int64_t)j * size + shard->piece_count++];
-            piece->box.ndim = whole->ndim;
-            memcpy(piece->box.size, whole->shape, sizeof piece->box.size);
-            piece->box.offset[0] = at;
-            piece->box.size[0] = rows;
-            piece->at = shard->shape[0] * strides[0];
-            memcpy(piece->strides, strides, sizeof strides);
-            shard->shape[0] += rows;
-        }
+    for (int64_t j = 0; j < size && status == RESHARD_OK; j++) {
+        shards[j].rank = (int32_t)j;
+        shards[j].ndim = whole->ndim;
+        memcpy(shards[j].shape, whole->shape, sizeof shards[j].shape);
+        shards[j].shape[0] = 0;
+        shards[j].pieces = pieces + j * size;
+    }
+    int64_t at = 0;
+    for (int64_t i = 0; i < size * size && status == RESHARD_OK; i++) {
+        reshard_shard *shard = &shards[i % size];
+        if (sent[i] == 0)
+            continue;
+        reshard_piece *piece = &pieces[i % size * size + shard->piece_count++];
+        piece->box.ndim = whole->ndim;
+        memcpy(piece->box.size, whole->shape, sizeof piece->box.size);
+        piece->box.offset[0] = at;
+        piece->box.size[0] = sent[i];
+        piece->at = shard->shape[0] * strides[0];
+        memcpy(piece->strides, strides, sizeof strides);
+        shard->shape[0] += sent[i];
+        at += sent[i];
     }
     if (status == RESHARD_OK)
         status = reshard_spec_boxes(context, 0, whole->ndim, whole->shape, size, shards, out_spec);
@@ -186,7 +182,7 @@ static reshard_status gather_counts(const exchange *x, int64_t **out_sent)
     if (status == RESHARD_OK)
         status = reshard_group_gather_bytes(x->group, x->send_rows, bytes, sent);
     for (int32_t i = 0; i < size && status == RESHARD_OK; i++) {
-        int64_t rows = sent[i * size + reshard_group_rank(x->group)];
+        int64_t rows = sent[(int64_t)i * size + reshard_group_rank(x->group)];
         if (rows != x->receive_rows[i])
             status = rs_fail(RESHARD_ERR_MISMATCH,
                              "rank %d sends %" PRId64 " rows, where %" PRId64 " are expected", i,
