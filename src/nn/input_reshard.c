@@ -255,7 +255,7 @@ static void leave(void *user, reshard_module *module, const rs_around_frame *fra
     rs_thread_state_get()->replicas = frame->replicas;
 }
 
-/* ---- making ---------------------------------------------------------------------------------- */
+/* ---- adding the hook ------------------------------------------------------------------------- */
 
 static reshard_status mark_varying(const reshard_module *module,
                                    const reshard_input_reshard_options *options, bool mark)

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* ---- making ---------------------------------------------------------------------------------- */
+/* ---- creating and releasing ------------------------------------------------------------------ */
 
 reshard_status reshard_module_create(reshard_context *context, const reshard_module_kind *kind,
                                      reshard_module **out_module)

@@ -16,7 +16,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-/* ---- making ---------------------------------------------------------------------------------- */
+/* ---- creating -------------------------------------------------------------------------------- */
 
 void reshard_optimizer_destroy(reshard_optimizer *optimizer)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pack.h - a tensor of which only this rank's chunk is kept. Counted by reference. */
+/* pack.h - a tensor of which only this rank's chunk is kept. Reference-counted. */
 #ifndef RS_NN_PACK_H
 #define RS_NN_PACK_H
 

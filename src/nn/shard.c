@@ -22,7 +22,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What is made for one entry. */
+/* What one entry of the plan produces. */
 typedef struct product {
     reshard_module *module; /* the one that the entry names; for a parameter, the one that has it */
     rs_holding *holding;    /* of the parameter or child */
@@ -496,7 +496,7 @@ reshard_status reshard_module_shard_planned(reshard_module *module,
     reshard_status status = reshard_sharding_plan_create(module->context, &copy);
     if (status == RESHARD_OK)
         status = planner->build(planner->user, module, copy);
-    /* A rank without a plan tells the others. */
+    /* A rank that has no plan tells the others. */
     status = carry_out(module, status == RESHARD_OK ? copy : &plan, source_rank, group, status,
                        out_hook);
     reshard_sharding_plan_destroy(copy);

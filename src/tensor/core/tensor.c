@@ -103,7 +103,7 @@ reshard_status rs_count_bytes(reshard_dtype dtype, int64_t volume, size_t *out_b
     return RESHARD_OK;
 }
 
-/* ---- making ---------------------------------------------------------------------------------- */
+/* ---- creating and releasing ------------------------------------------------------------------ */
 
 static reshard_tensor *make_header(reshard_context *context, reshard_dtype dtype, int32_t ndim,
                                    const int64_t *shape, int64_t volume)
@@ -319,7 +319,7 @@ void reshard_tensor_release(reshard_tensor *tensor)
     rs_release(tensor->context, tensor, sizeof *tensor);
 }
 
-/* ---- asking ---------------------------------------------------------------------------------- */
+/* ---- queries --------------------------------------------------------------------------------- */
 
 reshard_dtype reshard_tensor_dtype(const reshard_tensor *tensor)
 {

@@ -473,7 +473,7 @@ reshard_status reshard_tensor_from_shards(reshard_context *context, reshard_grou
     return status;
 }
 
-/* ---- asking ---------------------------------------------------------------------------------- */
+/* ---- queries --------------------------------------------------------------------------------- */
 
 reshard_layout *reshard_tensor_layout(const reshard_tensor *tensor)
 {

@@ -102,7 +102,7 @@ bool rs_lift(int32_t count, reshard_tensor **tensors)
     return true;
 }
 
-/* ---- bringing -------------------------------------------------------------------------------- */
+/* ---- moving to another tensor's layout ------------------------------------------------------- */
 
 static reshard_status wrap_whole(reshard_context *context, reshard_tensor *local,
                                  const reshard_tensor *like, reshard_tensor **out_tensor)

@@ -190,8 +190,8 @@ static reshard_tensor *matmul_local(reshard_tensor *const *inputs, const void *u
     return reshard_matmul(inputs[0], inputs[1]);
 }
 
-/* One product for each index of the leading dims. Both inputs must be cut alike, and only along
- * these dims. */
+/* One product for each index of the leading dims. Both inputs must be cut in the same way, and only
+ * along these dims. */
 static reshard_status judge_batched(linear *l)
 {
     bool same = true;

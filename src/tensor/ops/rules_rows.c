@@ -74,7 +74,7 @@ static reshard_tensor *cat_local(reshard_tensor *const *inputs, const void *user
     return reshard_cat(j->count, inputs, j->dim);
 }
 
-/* Checks that all inputs are cut alike, and not along the dim. */
+/* Checks that all inputs are cut in the same way, and not along the dim. */
 static reshard_status check_cat(int32_t count, reshard_tensor *const *tensors, int32_t dim,
                                 rs_axes *out_axes)
 {
