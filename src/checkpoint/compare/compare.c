@@ -178,7 +178,7 @@ static reshard_status blame(const reshard_checkpoint *checkpoint, reshard_status
     return is_named ? status : rs_fail_within(status, "%s", checkpoint->path);
 }
 
-/* Collective. */
+/* Compares the bytes of all pairs, and the copies within each checkpoint. Collective. */
 static reshard_status compare_bytes(compare_work *work)
 {
     const reshard_comparison *comparison = work->comparison;
@@ -218,7 +218,7 @@ static reshard_status check_uncast(const reshard_comparison *comparison)
     return RESHARD_OK;
 }
 
-/* Collective. */
+/* Compares the digests of all pairs. Collective. */
 static reshard_status compare_digests(compare_work *work, const reshard_comparison_options *options)
 {
     reshard_comparison *comparison = work->comparison;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* journal.c - writes the journal line by line, and reads that of an earlier run. */
 #include "checkpoint/convert/journal.h"
 
 #include "base/context.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* output.c - creates or takes over the folder, its files and its final name. */
 #include "checkpoint/convert/output.h"
 
 #include "base/context.h"

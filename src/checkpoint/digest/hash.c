@@ -32,9 +32,9 @@ typedef struct hash_work {
     int32_t threads;
     rs_arena arena;                           /* of the arrays below */
     hash_order *order;                        /* all tensors, largest first */
-    unsigned char (*hashes)[RS_SHA256_BYTES]; /* by tensor */
-    char **memory;                            /* by thread */
-    rs_slice *lines;                          /* by tensor, then sorted */
+    unsigned char (*hashes)[RS_SHA256_BYTES]; /* one for each tensor */
+    char **memory;                            /* one for each thread */
+    rs_slice *lines;                          /* one for each tensor, then sorted */
     size_t lines_bytes;
     atomic_uint_fast64_t bytes_done;
 } hash_work;

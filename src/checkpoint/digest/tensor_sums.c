@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* tensor_sums.c - digests of tensors and of the checkpoint, from sums. */
 #include "checkpoint/digest/tensor_sums.h"
 #include "base/error.h"
 #include "base/sort.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* blocks.c - cuts routes into blocks, and divides blocks among ranks. */
 #include "checkpoint/engine/blocks.h"
 
 #include "base/checked.h"

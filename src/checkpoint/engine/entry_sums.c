@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* entry_sums.c - sums the CRCs of entries as they are written, and merges and completes them. */
 #include "checkpoint/engine/entry_sums.h"
 
 #include "base/checked.h"

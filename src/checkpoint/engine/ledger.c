@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* ledger.c - the state of each block. */
 #include "checkpoint/engine/ledger.h"
 
 #include "base/context.h"

@@ -8,7 +8,7 @@
 #include <assert.h>
 #include <string.h>
 
-#define BOTH_SIDES_EACH 16 /* blocks */
+#define BOTH_SIDES_EACH 16 /* one block of this many is summed on both sides */
 #define GATHERED_MAX 4096  /* routes gathered at once, because rs_team_gather is for small data */
 
 reshard_status rs_sums_create(reshard_context *context, int64_t route_count, rs_sums **out_sums)

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* team.c - what ranks that share work ask and tell each other. */
 #include "checkpoint/engine/team.h"
 
 #include "base/checked.h"

@@ -26,7 +26,7 @@ int32_t rs_team_thread_count(const rs_team *team, int32_t asked);
 /* The same for a number that has not been checked. Errors: RANGE. Local. */
 reshard_status rs_team_choose_threads(const rs_team *team, int32_t asked, int32_t *out_threads);
 
-/* As reshard_group_agree. */
+/* Like reshard_group_agree. */
 reshard_status rs_team_agree(const rs_team *team, reshard_status status);
 /* Gathers `bytes` bytes from each rank, in rank order. The caller releases rank_count * bytes. */
 reshard_status rs_team_gather(const rs_team *team, const void *mine, size_t bytes, void **out_all);

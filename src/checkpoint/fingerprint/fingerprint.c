@@ -27,7 +27,7 @@ static uint64_t mix(uint64_t place)
     return place ^ (place >> 31);
 }
 
-/* x^(8 * places) */
+/* Computes x^(8 * places). */
 static void find_power(const rs_fingerprint_code *code, uint64_t places, uint64_t out[RS_MODULI])
 {
     uint64_t power[RS_MODULI] = {1, 1};

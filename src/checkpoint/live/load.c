@@ -138,7 +138,7 @@ static reshard_status read_share(const rs_live_reading *r, reshard_group *group,
     return status;
 }
 
-/* Collective. */
+/* Loads one tensor, of which each rank reads a share. `status`: as below. Collective. */
 static reshard_status load_once(const rs_live_reading *r, reshard_status status,
                                 reshard_group *group, const reshard_live_tensor *tensor)
 {

@@ -51,7 +51,8 @@ int rs_name_compare(rs_slice a, rs_slice b, bool by_number)
             j += b_length;
             numbers++;
         } else if (a_length != 0 || b_length != 0) {
-            return a_length != 0 ? -1 : 1; /* not by its digits, or 07 would be among the numbers */
+            /* numbers come first: by digits, 07 would sort among them */
+            return a_length != 0 ? -1 : 1;
         } else if (a.bytes[i] != b.bytes[j]) {
             return (unsigned char)a.bytes[i] < (unsigned char)b.bytes[j] ? -1 : 1;
         } else {

@@ -8,8 +8,8 @@
  *   shape := "[" [ ( number | "*" ) { "," ( number | "*" ) } ] "]"
  *   words := word { [","] word }                                                parse_words.c
  *
- * The form of everything is checked here. A set that has been read can fail later only because of
- * the mesh, the configuration or a tensor.
+ * All syntax is checked here. A set that has been read can fail later only because of the mesh, the
+ * configuration or a tensor.
  */
 #include "checkpoint/rules/parse.h"
 
@@ -153,7 +153,7 @@ static reshard_status parse_use(rs_rules_parser *parser)
                        strlen(family->text));
 }
 
-/* default key number */
+/* Reads `default key number`. */
 static reshard_status parse_default(rs_rules_parser *parser)
 {
     rs_rules *rules = parser->rules;

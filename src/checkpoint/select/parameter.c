@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* parameter.c - finds the parameter of an optimizer's state by the state's name. */
 #include "checkpoint/select/parameter.h"
 
 #include <string.h>

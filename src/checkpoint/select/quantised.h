@@ -14,7 +14,7 @@
 typedef enum rs_quantised_kind {
     RS_QUANTISED_NOT,
     RS_QUANTISED_CODES,
-    RS_QUANTISED_COMPANION, /* belongs to codes */
+    RS_QUANTISED_COMPANION, /* scales and the like, which belong to codes */
 } rs_quantised_kind;
 
 /* Classifies each tensor of the checkpoint; the array is in the arena. is_declared: config.json
