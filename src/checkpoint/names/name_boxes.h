@@ -7,8 +7,8 @@
  *   "lm_head.weight"
  *   ["model.layers.", [3, 60], ".mlp.experts.", [0, 31], ".up_proj.weight"]
  */
-#ifndef RS_CHECKPOINT_RULES_NAME_BOXES_H
-#define RS_CHECKPOINT_RULES_NAME_BOXES_H
+#ifndef RS_CHECKPOINT_NAMES_NAME_BOXES_H
+#define RS_CHECKPOINT_NAMES_NAME_BOXES_H
 
 #include "base/arena.h"
 #include "base/slice.h"

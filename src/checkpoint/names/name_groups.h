@@ -3,8 +3,8 @@
  * name_groups.h - sums up many names for people: names that have the same shape and differ only in
  * numbers become one pattern, "model.layers.{0..31}.fc1.weight".
  */
-#ifndef RS_CHECKPOINT_RULES_NAME_GROUPS_H
-#define RS_CHECKPOINT_RULES_NAME_GROUPS_H
+#ifndef RS_CHECKPOINT_NAMES_NAME_GROUPS_H
+#define RS_CHECKPOINT_NAMES_NAME_GROUPS_H
 
 #include "base/arena.h"
 #include "base/slice.h"

@@ -3,8 +3,8 @@
  * dequantise.h - the tensors of a checkpoint after its codes are multiplied by their scales: fp8
  * with scales for blocks, channels or tensors, and mxfp4 as in GPT-OSS.
  */
-#ifndef RS_CHECKPOINT_RULES_DEQUANTISE_H
-#define RS_CHECKPOINT_RULES_DEQUANTISE_H
+#ifndef RS_CHECKPOINT_SELECT_DEQUANTISE_H
+#define RS_CHECKPOINT_SELECT_DEQUANTISE_H
 
 #include "checkpoint/select/quantised.h"
 #include "checkpoint/store/formula.h"

@@ -6,8 +6,8 @@
  * Any name of a state will do. If the model is stored below a key of its own (model, module,
  * state_dict), names in the optimizer do not have that key.
  */
-#ifndef RS_CHECKPOINT_RULES_PARAMETER_H
-#define RS_CHECKPOINT_RULES_PARAMETER_H
+#ifndef RS_CHECKPOINT_SELECT_PARAMETER_H
+#define RS_CHECKPOINT_SELECT_PARAMETER_H
 
 #include "checkpoint/store/store.h"
 

@@ -5,8 +5,8 @@
  * same module ("..q_proj"), the weights have a dtype of codes, and the others can be told by their
  * names.
  */
-#ifndef RS_CHECKPOINT_RULES_QUANTISED_H
-#define RS_CHECKPOINT_RULES_QUANTISED_H
+#ifndef RS_CHECKPOINT_SELECT_QUANTISED_H
+#define RS_CHECKPOINT_SELECT_QUANTISED_H
 
 #include "checkpoint/rules/config.h"
 #include "checkpoint/store/store.h"

@@ -8,8 +8,8 @@
  * The state of an optimizer follows its parameters (parameter.h): state with the parameter's shape
  * is cut by the parameter's rule, and all of it is renamed and dropped together with the parameter.
  */
-#ifndef RS_CHECKPOINT_RULES_SELECT_H
-#define RS_CHECKPOINT_RULES_SELECT_H
+#ifndef RS_CHECKPOINT_SELECT_SELECT_H
+#define RS_CHECKPOINT_SELECT_SELECT_H
 
 #include "checkpoint/rules/rulebook.h"
 
