@@ -444,6 +444,35 @@ static void test_rules__more_dimensions(void **state)
     rs_rules_destroy(rules);
 }
 
+static bool find_local(void *user, int32_t position, int64_t *out_shape)
+{
+    (void)user;
+    (void)position;
+    out_shape[0] = 4;
+    return true;
+}
+
+/* Whether shapes are given or recovered, a rule that drops a tensor is named in the same way. */
+static void test_rules__recovered_drop(void **state)
+{
+    (void)state;
+    rs_rules *rules = NULL;
+    const rs_local_shapes locals = {.ndim = 1, .find = find_local};
+    rs_rule_result result = {.drop = false};
+    const char text[] = "b R\na drop\n";
+    reshard_mesh *mesh = rules_case_mesh("dp=2");
+    assert_int_equal(rs_rules_parse(NULL, text, sizeof text - 1, "t.rules", &rules), RESHARD_OK);
+    assert_int_equal(rs_rules_recover(rules, mesh, NULL, "a", 1, &locals, &result), RESHARD_OK);
+    assert_true(result.drop);
+    assert_int_equal(result.rule, 1);
+    assert_int_equal(result.line, 2);
+    assert_non_null(result.file_name);
+    assert_string_equal(result.file_name, "t.rules");
+    rs_rule_result_release(&result);
+    reshard_mesh_release(mesh);
+    rs_rules_destroy(rules);
+}
+
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 static reshard_status parse_and_apply(reshard_context *context, void *user)
@@ -484,6 +513,7 @@ int main(void)
         cmocka_unit_test(test_rules__apply),           cmocka_unit_test(test_rules__without),
         cmocka_unit_test(test_rules__mistakes),        cmocka_unit_test(test_rules__limits),
         cmocka_unit_test(test_rules__more_dimensions), cmocka_unit_test(test_rules__memory),
+        cmocka_unit_test(test_rules__recovered_drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

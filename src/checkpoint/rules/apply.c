@@ -236,6 +236,15 @@ reshard_status rs_rule_result_make(const rs_rule_finding *found, rs_rule_result 
     return status;
 }
 
+rs_rule_result rs_rule_result_drop(const rs_rule_finding *found)
+{
+    assert(found->is_drop);
+    return (rs_rule_result){.drop = true,
+                            .rule = found->rule - found->rules->rules,
+                            .line = found->rule->line,
+                            .file_name = found->rule->file_name};
+}
+
 static reshard_status apply(rs_rule_finding *found, rs_rule_result *out_result)
 {
     reshard_status status = rs_rule_find(found);
@@ -243,10 +252,7 @@ static reshard_status apply(rs_rule_finding *found, rs_rule_result *out_result)
         return status;
     if (!found->is_drop)
         return rs_rule_result_make(found, out_result);
-    *out_result = (rs_rule_result){.drop = true,
-                                   .rule = found->rule - found->rules->rules,
-                                   .line = found->rule->line,
-                                   .file_name = found->rule->file_name};
+    *out_result = rs_rule_result_drop(found);
     return RESHARD_OK;
 }
 

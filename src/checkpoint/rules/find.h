@@ -99,6 +99,8 @@ reshard_status rs_rule_memo_cut(rs_rule_memo *memo, const rs_number_scope *scope
 
 /* Makes the result from a finding with a full shape, for a tensor that is not dropped. */
 reshard_status rs_rule_result_make(const rs_rule_finding *found, rs_rule_result *out_result);
+/* The result for a tensor that is dropped. */
+rs_rule_result rs_rule_result_drop(const rs_rule_finding *found);
 /* Checks that the cuts fit the shape, and makes the result. With a memo it has no new name, because
  * several tensors share it. */
 reshard_status rs_rule_finish(const rs_rule_finding *found, int32_t ndim, const int64_t *shape,

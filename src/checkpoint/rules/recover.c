@@ -252,7 +252,7 @@ static reshard_status recover(rs_rule_finding *found, const rs_local_shapes *loc
         if (status != RESHARD_OK)
             return status;
         if (found->is_drop) {
-            *out_result = (rs_rule_result){.drop = true, .line = found->rule->line};
+            *out_result = rs_rule_result_drop(found);
             return RESHARD_OK;
         }
         status = recover_by_rule(found, locals, &result);
