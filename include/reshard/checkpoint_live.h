@@ -45,8 +45,8 @@ typedef struct reshard_checkpoint_load_options {
  * f64 are cast if the tensor has another of these dtypes. Only what this rank's shards need is
  * read, unless read_once is set. Errors, agreed by all ranks: NOT_FOUND (a name that the checkpoint
  * does not have), MISMATCH (a different shape), UNSUPPORTED (a cast that does not exist, a partial
- * layout, a stored tensor that cannot be cut), RANGE (a rank that the group lacks), IO, CORRUPT,
- * NO_MEMORY. On failure, shards may be partly filled.
+ * layout, a stored tensor that cannot be cut), RANGE (a rank that the group lacks), INVALID (a
+ * shard without memory), IO, CORRUPT, NO_MEMORY. On failure, shards may be partly filled.
  */
 RESHARD_API reshard_status reshard_checkpoint_load(const reshard_checkpoint *checkpoint,
                                                    reshard_group *group, int64_t count,
@@ -65,10 +65,10 @@ typedef struct reshard_checkpoint_save_options {
  * by whichever of them has the least in its file. All or nothing: the folder gets its name only
  * when all files are complete and on disk. Until then it is called path.partial, and a save that
  * fails removes it. All ranks must see the same file system. Errors, agreed by all ranks: INVALID
- * (the path already exists, two tensors have the same name), MISMATCH (ranks pass different
- * tensors, paths or options, or see different folders), UNSUPPORTED (a partial layout: redistribute
- * first), RANGE (a rank that the group lacks), GAP (a layout that does not hold all of its tensor),
- * IO, NO_MEMORY.
+ * (the path already exists, two tensors have the same name, a shard has no memory), MISMATCH (ranks
+ * pass different tensors, paths or options, or see different folders), UNSUPPORTED (a partial
+ * layout: redistribute first), RANGE (a rank that the group lacks), GAP (a layout that does not
+ * hold all of its tensor), IO, NO_MEMORY.
  */
 RESHARD_API reshard_status reshard_checkpoint_save(reshard_context *context, reshard_group *group,
                                                    const char *path, int64_t count,

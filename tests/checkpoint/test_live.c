@@ -382,7 +382,7 @@ typedef struct refusal {
     bool saves;
     reshard_status status;
     const char *says;
-    enum { ODD_NAME, ODD_DTYPE, ODD_SHAPE, ODD_OWNERS, ODD_CUT } odd;
+    enum { ODD_NAME, ODD_DTYPE, ODD_SHAPE, ODD_OWNERS, ODD_CUT, ODD_MEMORY } odd;
 } refusal;
 
 static reshard_status be_refused(void *user, reshard_group *group)
@@ -401,7 +401,7 @@ static reshard_status be_refused(void *user, reshard_group *group)
         reshard_layout_release(layout);
         layout = make_layout(f->odd == ODD_CUT ? "3: S(1)" : "3[1,0,2]: S(0)", f->rows);
     }
-    void *shard = memory[rank];
+    void *shard = odd && f->odd == ODD_MEMORY ? NULL : memory[rank];
     reshard_live_tensor tensor = {odd && f->odd == ODD_NAME ? "odd" : f->name,
                                   odd && f->odd == ODD_DTYPE ? RESHARD_I32 : RESHARD_F32, layout,
                                   &shard};
@@ -431,6 +431,8 @@ static void test_live__refusals(void **state)
          ODD_NAME},
         {"w", "3: P", ROWS, -1, false, RESHARD_ERR_UNSUPPORTED, "partial", ODD_NAME},
         {"w", "5: S(0)", ROWS, -1, false, RESHARD_ERR_RANGE, "has rank 3", ODD_NAME},
+        {"w", "3: S(0)", ROWS, 1, false, RESHARD_ERR_INVALID,
+         "tensor \"w\": shard 0 of rank 1 has no memory", ODD_MEMORY},
     };
     static const refusal new_ones[] = {
         {"w", "3: S(0)", ROWS, 2, true, RESHARD_ERR_MISMATCH,
@@ -444,6 +446,8 @@ static void test_live__refusals(void **state)
         {"w", "3: S(0)", COLUMNS, 1, true, RESHARD_ERR_MISMATCH,
          "rank 1: save: the list of tensors differs", ODD_CUT},
         {"w", "3: P", ROWS, -1, true, RESHARD_ERR_UNSUPPORTED, "partial", ODD_NAME},
+        {"w", "3: S(0)", ROWS, 1, true, RESHARD_ERR_INVALID,
+         "tensor \"w\": shard 0 of rank 1 has no memory", ODD_MEMORY},
     };
     for (size_t i = 0; i < sizeof new_ones / sizeof *new_ones; i++) {
         if (reshard_group_run(NULL, 3, be_refused, (void *)(uintptr_t)&new_ones[i]) != RESHARD_OK)

@@ -9,9 +9,13 @@
 
 #include <stdbool.h>
 
-/* Checks that files can hold a tensor of this dtype and layout, and that the group has its ranks.
- * Errors, naming the tensor: INVALID, UNSUPPORTED, RANGE. */
+/* Checks that files can hold a tensor of this dtype and layout, that the group has its ranks, and
+ * that this rank's shards have memory. Errors, naming the tensor: INVALID, UNSUPPORTED, RANGE. */
 reshard_status rs_live_check(const reshard_live_tensor *tensor, const reshard_group *group);
+
+/* Checks that all shards of a rank have memory, unless they are empty. Errors: INVALID. */
+reshard_status rs_live_check_memory(rs_slice name, const reshard_layout *layout, int32_t rank,
+                                    void *const *memory);
 
 /* How tensors are read into memory. */
 typedef struct rs_live_reading {

@@ -24,6 +24,19 @@
 #include <stdio.h>
 #include <string.h>
 
+reshard_status rs_live_check_memory(rs_slice name, const reshard_layout *layout, int32_t rank,
+                                    void *const *memory)
+{
+    for (int32_t i = 0; i < rs_layout_shard_count(layout, rank); i++) {
+        bool has_memory = memory != NULL && memory[i] != NULL;
+        if (!has_memory && rs_layout_one_shard_volume(layout, rank, i) != 0)
+            return rs_fail(RESHARD_ERR_INVALID,
+                           "tensor \"%.*s\": shard %d of rank %d has no memory",
+                           rs_slice_shown(name), name.bytes, (int)i, (int)rank);
+    }
+    return RESHARD_OK;
+}
+
 reshard_status rs_live_check(const reshard_live_tensor *tensor, const reshard_group *group)
 {
     const reshard_layout *layout = tensor->layout;
@@ -44,7 +57,8 @@ reshard_status rs_live_check(const reshard_live_tensor *tensor, const reshard_gr
                            "tensor \"%.200s\": its layout has rank %d, the group only %d ranks",
                            tensor->name, rank, reshard_group_size(group));
     }
-    return RESHARD_OK;
+    return rs_live_check_memory(rs_slice_of(tensor->name), layout, reshard_group_rank(group),
+                                tensor->shards);
 }
 
 /* ---- one tensor ------------------------------------------------------------------------------ */

@@ -53,18 +53,6 @@ static reshard_status check_item(const rs_live_item *item)
     return check_fit(stored, item->layout);
 }
 
-static reshard_status check_memory(const rs_live_item *item, int32_t rank)
-{
-    for (int32_t i = 0; i < rs_layout_shard_count(item->layout, rank); i++) {
-        bool has_memory = item->memory != NULL && item->memory[i] != NULL;
-        if (!has_memory && rs_layout_one_shard_volume(item->layout, rank, i) != 0)
-            return rs_fail(
-                RESHARD_ERR_INVALID, "tensor \"%.*s\": shard %d of rank %d has no memory",
-                rs_slice_shown(item->stored->name), item->stored->name.bytes, (int)i, (int)rank);
-    }
-    return RESHARD_OK;
-}
-
 static reshard_status make_items(const reshard_checkpoint *checkpoint, int32_t rank, int64_t count,
                                  const reshard_rank_tensor *tensors, rs_live_item *items)
 {
@@ -82,7 +70,7 @@ static reshard_status make_items(const reshard_checkpoint *checkpoint, int32_t r
                                   .memory = tensors[i].shards};
         status = check_item(&items[i]);
         if (status == RESHARD_OK)
-            status = check_memory(&items[i], rank);
+            status = rs_live_check_memory(stored->name, items[i].layout, rank, items[i].memory);
     }
     return status;
 }
