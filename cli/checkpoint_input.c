@@ -7,7 +7,8 @@
 
 #include <sys/resource.h>
 
-void cli_raise_file_limit(void)
+/* Lets this process open as many files as the system allows. */
+static void raise_file_limit(void)
 {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
@@ -16,22 +17,30 @@ void cli_raise_file_limit(void)
     (void)setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+cli_checkpoint_source cli_source_by_rules(const cli_checkpoint_source *given, const char *rules)
+{
+    cli_checkpoint_source source = *given;
+    if (source.rules == NULL) {
+        source.rules = rules;
+        source.keep_names = rules != NULL;
+    }
+    return source;
+}
+
 reshard_status cli_checkpoint_open(reshard_context *context, const cli_checkpoint_source *source,
                                    reshard_checkpoint **out_checkpoint)
 {
     reshard_checkpoint_options opening = {.size = sizeof opening,
                                           .from = source->from,
                                           .rules = source->rules,
+                                          .set_count = source->sets.count,
+                                          .sets = source->sets.items,
                                           .keep_names = source->keep_names,
                                           .plan_only = source->plan_only,
                                           .one_rank = source->one_rank,
                                           .unlisted = source->unlisted,
                                           .padding = source->padding};
-    if (source->sets != NULL) {
-        opening.set_count = source->sets->count;
-        opening.sets = source->sets->items;
-    }
-    cli_raise_file_limit();
+    raise_file_limit();
     return reshard_checkpoint_open(context, source->path, &opening, out_checkpoint);
 }
 

@@ -2,7 +2,6 @@
 /*
  * command_convert.c - `reshard convert`: converts a checkpoint to another split, format or dtype.
  */
-#include "cli/checkpoint_input.h"
 #include "cli/commands.h"
 #include "cli/common/failure.h"
 #include "cli/common/ranks.h"
@@ -17,7 +16,7 @@
 /* One run of the command: what was asked for, the conversion, and its timing. */
 typedef struct conversion {
     cli_work work;
-    const char *source, *target;
+    const char *target;
     cli_conversion_options options;
     int dry_run, prints; /* prints: this rank prints text */
     cli_conversion made;
@@ -77,7 +76,7 @@ static reshard_status convert_rank(void *user, reshard_group *group)
     conversion *c = user;
     double started = cli_seconds();
     c->options.planning.group = group;
-    reshard_status status = cli_conversion_plan(c->work.context, c->source, &c->options, &c->made);
+    reshard_status status = cli_conversion_plan(c->work.context, &c->options, &c->made);
     /* Print the plan before the progress bar starts, so the user can interrupt a wrong one. */
     if (status == RESHARD_OK && c->prints) {
         cli_work_hide_bar();
@@ -126,7 +125,7 @@ static int run(const cli_command *command, int argc, char **argv)
 {
     cli_converting values = {0};
     const char *paths[2] = {NULL, NULL};
-    conversion c = {.source = NULL};
+    conversion c = {.target = NULL};
     int code = cli_options_parse(command, argc, argv, &values, paths);
     if (code == CLI_DONE)
         code = cli_converting_check(&values);
@@ -141,11 +140,10 @@ static int run(const cli_command *command, int argc, char **argv)
     c.work.in_lines = speaks && !values.quiet;
     if (values.quiet || !speaks)
         c.work.watched = 0;
-    cli_raise_file_limit();
     /* Exceeding the file size limit should be reported as an error, not kill the process. */
     (void)signal(SIGXFSZ, SIG_IGN);
+    values.source.path = paths[0];
     cli_converting_fill(&values, &c.options);
-    c.source = paths[0];
     c.target = paths[1];
     c.dry_run = values.dry_run;
     c.prints = speaks && !values.json && !values.quiet;

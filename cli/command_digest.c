@@ -16,23 +16,13 @@
 #include <stdio.h>
 
 typedef struct digest_values {
-    const char *from, *rules, *unlisted, *padding;
-    cli_texts sets;
+    cli_checkpoint_source source;
     int32_t threads;
     int sha256, json;
 } digest_values;
 
 static const cli_option options[] = {
-    {"from", CLI_TEXT, offsetof(digest_values, from), "MESH", 0,
-     "the mesh of plain rank files: tp=4"},
-    {"rules", CLI_TEXT, offsetof(digest_values, rules), "R", 0,
-     "how rank files are split: llama, .. or a file"},
-    {"set", CLI_TEXTS, offsetof(digest_values, sets), "KEY=N", 0,
-     "a number for rules; overrides config.json"},
-    {"unlisted", CLI_TEXT, offsetof(digest_values, unlisted), "skip|take|refuse", 0,
-     "tensors and files beside the model (skip)"},
-    {"padding", CLI_TEXT, offsetof(digest_values, padding), "zero|any", 0,
-     "what padding may hold (zero)"},
+    CLI_SOURCE_OPTIONS(digest_values, source),
     {"threads", CLI_RANK, offsetof(digest_values, threads), "N", 0,
      "threads that read; default: the processors, up to 8"},
     {"sha256", CLI_FLAG, offsetof(digest_values, sha256), NULL, 0,
@@ -95,22 +85,16 @@ static reshard_status print_lines(const cli_digesting *d)
 static int run(const cli_command *command, int argc, char **argv)
 {
     digest_values values = {0};
-    const char *path = NULL;
     cli_work work = {0};
-    int code = cli_options_parse(command, argc, argv, &values, &path);
+    int code = cli_options_parse(command, argc, argv, &values, &values.source.path);
     if (code == CLI_DONE)
-        code = cli_mesh_check(values.from);
+        code = cli_mesh_check(values.source.from);
     if (code == CLI_DONE)
         code = cli_work_begin(&work);
     if (code != CLI_DONE)
         return code;
     cli_digesting d = {.work = &work,
-                       .source = {.path = path,
-                                  .from = values.from,
-                                  .rules = values.rules,
-                                  .sets = &values.sets,
-                                  .unlisted = values.unlisted,
-                                  .padding = values.padding},
+                       .source = values.source,
                        .threads = values.threads,
                        .hashes_wanted = values.sha256};
     code = cli_digesting_run(&d);

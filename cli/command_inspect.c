@@ -36,24 +36,14 @@ enum {
 };
 
 typedef struct inspect_values {
-    const char *from, *rules, *unlisted, *padding;
-    cli_texts sets;
+    cli_checkpoint_source source;
     int all, json;
     const char *draw; /* the tensor to draw */
     cli_drawing drawing;
 } inspect_values;
 
 static const cli_option options[] = {
-    {"from", CLI_TEXT, offsetof(inspect_values, from), "MESH", 0,
-     "the mesh of plain rank files: tp=4"},
-    {"rules", CLI_TEXT, offsetof(inspect_values, rules), "R", 0,
-     "how rank files are split: llama, .. or a file"},
-    {"set", CLI_TEXTS, offsetof(inspect_values, sets), "KEY=N", 0,
-     "a number for rules; overrides config.json"},
-    {"unlisted", CLI_TEXT, offsetof(inspect_values, unlisted), "skip|take|refuse", 0,
-     "tensors and files beside the model (skip)"},
-    {"padding", CLI_TEXT, offsetof(inspect_values, padding), "zero|any", 0,
-     "what padding may hold (zero)"},
+    CLI_SOURCE_OPTIONS(inspect_values, source),
     {"all", CLI_FLAG, offsetof(inspect_values, all), NULL, 0, "print every row"},
     {"json", CLI_FLAG, offsetof(inspect_values, json), NULL, 0, "one JSON object on one line"},
     {"draw", CLI_TEXT, offsetof(inspect_values, draw), "NAME", 0,
@@ -363,11 +353,10 @@ static reshard_status print_table(const reshard_checkpoint *checkpoint, const ch
 
 static int run(const cli_command *command, int argc, char **argv)
 {
-    inspect_values values = {0};
-    const char *path = NULL;
+    inspect_values values = {.source = {.plan_only = 1, .one_rank = 1}};
     cli_work work = {0};
     reshard_checkpoint *checkpoint = NULL;
-    int code = cli_options_parse(command, argc, argv, &values, &path);
+    int code = cli_options_parse(command, argc, argv, &values, &values.source.path);
     values.drawing.draw = values.draw != NULL;
     if (code == CLI_DONE && values.draw != NULL && (values.json || values.all))
         code = cli_fail(CLI_USAGE, "inspect: --draw prints a picture; leave out --%s",
@@ -376,25 +365,18 @@ static int run(const cli_command *command, int argc, char **argv)
         (values.drawing.svg != NULL || values.drawing.ascii || values.drawing.slices.count != 0))
         code = cli_fail(CLI_USAGE, "inspect: pictures are of one tensor; name it with --draw");
     if (code == CLI_DONE)
-        code = cli_mesh_check(values.from);
+        code = cli_mesh_check(values.source.from);
     if (code == CLI_DONE)
         code = cli_work_begin(&work);
     if (code != CLI_DONE)
         return code;
-    const cli_checkpoint_source source = {.path = path,
-                                          .from = values.from,
-                                          .rules = values.rules,
-                                          .sets = &values.sets,
-                                          .plan_only = 1,
-                                          .one_rank = 1,
-                                          .unlisted = values.unlisted,
-                                          .padding = values.padding};
-    reshard_status status = cli_checkpoint_open(work.context, &source, &checkpoint);
+    reshard_status status = cli_checkpoint_open(work.context, &values.source, &checkpoint);
     cli_work_settle(&work);
     if (status == RESHARD_OK && values.draw != NULL)
         code = cli_inspect_draw(checkpoint, values.draw, &values.drawing);
     else if (status == RESHARD_OK)
-        status = values.json ? print_json(checkpoint) : print_table(checkpoint, path, values.all);
+        status = values.json ? print_json(checkpoint)
+                             : print_table(checkpoint, values.source.path, values.all);
     if (status != RESHARD_OK)
         code = cli_fail(CLI_FAILED, "%s", reshard_error_text());
     reshard_checkpoint_destroy(checkpoint);

@@ -22,25 +22,26 @@
 enum { ROWS_MAX = 64, TEXT_SHOWN = 200 };
 
 typedef struct verify_values {
-    const char *from, *from_b, *rules, *from_rules, *rules_b, *unlisted, *padding, *only;
-    cli_texts sets, dtypes, includes, excludes, renames;
+    cli_checkpoint_source source; /* A; B has the same sets, unlisted and padding */
+    const char *from_b, *rules_b;
+    const char *rules, *only; /* of the conversion */
+    cli_texts dtypes, includes, excludes, renames;
     int32_t threads;
     int ignore_dropped, digest, all, json;
 } verify_values;
 
 #define FIELD(name) offsetof(verify_values, name)
 static const cli_option options[] = {
-    {"from", CLI_TEXT, FIELD(from), "MESH", 0, "the mesh of A, when A is plain rank files: tp=4"},
+    {"from", CLI_TEXT, FIELD(source.from), "MESH", 0,
+     "the mesh of A, when A is plain rank files: tp=4"},
     {"from-b", CLI_TEXT, FIELD(from_b), "MESH", 0, "the mesh of B, likewise"},
     {"rules", CLI_TEXT, FIELD(rules), "R", 0,
      "the rules of the conversion, by which rank files are split too"},
-    {"from-rules", CLI_TEXT, FIELD(from_rules), "R", 0,
+    {"from-rules", CLI_TEXT, FIELD(source.rules), "R", 0,
      "how the rank files of A are split (--rules)"},
     {"rules-b", CLI_TEXT, FIELD(rules_b), "R", 0, "how the rank files of B are split (--rules)"},
-    {"set", CLI_TEXTS, FIELD(sets), "KEY=N", 0, "a number for rules; overrides config.json"},
-    {"unlisted", CLI_TEXT, FIELD(unlisted), "skip|take|refuse", 0,
-     "tensors and files beside the model (skip)"},
-    {"padding", CLI_TEXT, FIELD(padding), "zero|any", 0, "what padding may hold (zero)"},
+    CLI_SET_OPTION(verify_values, source),
+    CLI_FILES_OPTIONS(verify_values, source),
     {"dtype", CLI_TEXTS, FIELD(dtypes), "[GLOB=]D", 0, "B was cast: bf16, or *.norm.*=f32"},
     {"rename", CLI_TEXTS, FIELD(renames), "GLOB=NAME", 0, "B has other names: model.*={1}"},
     {"include", CLI_TEXTS, FIELD(includes), "GLOB", 0, "only these tensors of A"},
@@ -100,31 +101,19 @@ static void print_whole_json(const cli_digesting *d)
     putchar('\n');
 }
 
-static cli_checkpoint_source read_source(const verify_values *values, const char *path,
-                                         const char *from, const char *rules)
+static int verify_one(const verify_values *values, cli_work *work)
 {
-    return (cli_checkpoint_source){.path = path,
-                                   .from = from,
-                                   .rules = rules,
-                                   .sets = &values->sets,
-                                   .unlisted = values->unlisted,
-                                   .padding = values->padding};
-}
-
-static int verify_one(const verify_values *values, const char *path, cli_work *work)
-{
-    cli_digesting d = {
-        .work = work,
-        .source = read_source(values, path, values->from,
-                              values->from_rules != NULL ? values->from_rules : values->rules),
-        .threads = values->threads,
-        .check_copies = 1};
+    cli_digesting d = {.work = work,
+                       .source = cli_source_by_rules(&values->source, values->rules),
+                       .threads = values->threads,
+                       .check_copies = 1};
+    d.source.keep_names = 0; /* there is no conversion to rename tensors */
     int code = cli_digesting_run(&d);
     if (code == CLI_DONE && cli_ranks_are_first()) {
         if (values->json)
             print_whole_json(&d);
         else
-            print_whole(path, d.checkpoint, d.digests->checkpoint);
+            print_whole(d.source.path, d.checkpoint, d.digests->checkpoint);
     }
     cli_digesting_release(&d);
     return code;
@@ -158,8 +147,8 @@ static reshard_status compare_rank(void *user, reshard_group *group)
     v->path = NULL;
     const reshard_conversion_options conversion = {.size = sizeof conversion,
                                                    .rules = values->rules,
-                                                   .set_count = values->sets.count,
-                                                   .sets = values->sets.items,
+                                                   .set_count = values->source.sets.count,
+                                                   .sets = values->source.sets.items,
                                                    .dtype_count = values->dtypes.count,
                                                    .dtypes = values->dtypes.items,
                                                    .include_count = values->includes.count,
@@ -354,18 +343,15 @@ static int report(const verifying *v)
                     v->sources[0].path, v->sources[1].path, v->stats.difference_count);
 }
 
-static int verify_two(const verify_values *values, const char *const paths[2], cli_work *work)
+static int verify_two(const verify_values *values, const char *path_b, cli_work *work)
 {
-    const char *rules_a = values->from_rules != NULL ? values->from_rules : values->rules;
-    const char *rules_b = values->rules_b != NULL ? values->rules_b : values->rules;
-    /* As in a conversion: if A is read by the same rules that the conversion applied, it must be
-     * opened with its old names, so that the rules rename each tensor only once. */
-    int keep_names = values->from_rules == NULL && values->rules != NULL;
-    verifying v = {.values = values,
-                   .work = work,
-                   .sources = {read_source(values, paths[0], values->from, rules_a),
-                               read_source(values, paths[1], values->from_b, rules_b)}};
-    v.sources[0].keep_names = keep_names;
+    verifying v = {
+        .values = values,
+        .work = work,
+        .sources = {cli_source_by_rules(&values->source, values->rules), values->source}};
+    v.sources[1].path = path_b;
+    v.sources[1].from = values->from_b;
+    v.sources[1].rules = values->rules_b != NULL ? values->rules_b : values->rules;
     if (!cli_ranks_are_first())
         work->watched = 0;
     work->in_bytes = 1;
@@ -399,7 +385,7 @@ static int check_values(const verify_values *values, const char *path_b)
             return cli_fail(CLI_USAGE, "--%s is for a second checkpoint, but there is only one",
                             rows[i].name);
     }
-    int code = cli_mesh_check(values->from);
+    int code = cli_mesh_check(values->source.from);
     return code == CLI_DONE ? cli_mesh_check(values->from_b) : code;
 }
 
@@ -415,8 +401,8 @@ static int run(const cli_command *command, int argc, char **argv)
         code = cli_work_begin(&work);
     if (code != CLI_DONE)
         return code;
-    code =
-        paths[1] != NULL ? verify_two(&values, paths, &work) : verify_one(&values, paths[0], &work);
+    values.source.path = paths[0];
+    code = paths[1] != NULL ? verify_two(&values, paths[1], &work) : verify_one(&values, &work);
     cli_work_end(&work);
     return code;
 }

@@ -17,12 +17,10 @@ const cli_option cli_converting_options[CLI_CONVERTING_OPTIONS] = {
     {"to", CLI_TEXT, FIELD(to), "MESH", 0, "the mesh to split over: tp=4 or dp=2,tp=4"},
     {"rules", CLI_TEXT, FIELD(rules), "R", 0,
      "how: llama, gpt2, neox, mixtral, fsdp, .. or a file"},
-    {"set", CLI_TEXTS, FIELD(sets), "KEY=N", 0, "a number for rules; overrides config.json"},
-    {"from", CLI_TEXT, FIELD(from), "MESH", 0, "the mesh of a source of plain rank files"},
-    {"from-rules", CLI_TEXT, FIELD(from_rules), "R", 0, "how those are split, if not by --rules"},
-    {"unlisted", CLI_TEXT, FIELD(unlisted), "skip|take|refuse", 0,
-     "tensors and files beside the model (skip)"},
-    {"padding", CLI_TEXT, FIELD(padding), "zero|any", 0, "what padding may hold (zero)"},
+    CLI_SET_OPTION(cli_converting, source),
+    {"from", CLI_TEXT, FIELD(source.from), "MESH", 0, "the mesh of a source of plain rank files"},
+    {"from-rules", CLI_TEXT, FIELD(source.rules), "R", 0, "how those are split, if not by --rules"},
+    CLI_FILES_OPTIONS(cli_converting, source),
     {"format", CLI_FORMAT, FIELD(format), NULL, 0,
      "what to write; whole tensors are hf, split ones dcp-safetensors"},
     {"max-shard-size", CLI_SIZE, FIELD(shard_bytes_max), "SIZE", 0,
@@ -60,7 +58,7 @@ int cli_converting_check(const cli_converting *values)
 {
     int code = cli_mesh_check(values->to);
     if (code == CLI_DONE)
-        code = cli_mesh_check(values->from);
+        code = cli_mesh_check(values->source.from);
     for (int i = 0; code == CLI_DONE && i < values->dtypes.count; i++) {
         const char *equals = strrchr(values->dtypes.items[i], '=');
         reshard_dtype dtype;
@@ -81,20 +79,12 @@ int cli_converting_check(const cli_converting *values)
 void cli_converting_fill(const cli_converting *values, cli_conversion_options *out_options)
 {
     *out_options = (cli_conversion_options){
-        .opening = {.size = sizeof out_options->opening,
-                    .from = values->from,
-                    .rules = values->from_rules != NULL ? values->from_rules : values->rules,
-                    .set_count = values->sets.count,
-                    .sets = values->sets.items,
-                    /* If the same rules apply to source and target, only the conversion renames. */
-                    .keep_names = values->from_rules == NULL && values->rules != NULL,
-                    .unlisted = values->unlisted,
-                    .padding = values->padding},
+        .source = cli_source_by_rules(&values->source, values->rules),
         .planning = {.size = sizeof out_options->planning,
                      .to = values->to,
                      .rules = values->rules,
-                     .set_count = values->sets.count,
-                     .sets = values->sets.items,
+                     .set_count = values->source.sets.count,
+                     .sets = values->source.sets.items,
                      .format = values->format,
                      .shard_bytes_max = values->shard_bytes_max,
                      .dtype_count = values->dtypes.count,
@@ -122,12 +112,11 @@ void cli_converting_fill(const cli_converting *values, cli_conversion_options *o
         (void)reshard_dtype_parse(values->dequantize, &out_options->planning.dequantize);
 }
 
-reshard_status cli_conversion_plan(reshard_context *context, const char *path,
-                                   const cli_conversion_options *options, cli_conversion *out_made)
+reshard_status cli_conversion_plan(reshard_context *context, const cli_conversion_options *options,
+                                   cli_conversion *out_made)
 {
     reshard_group *group = options->planning.group;
-    reshard_status status =
-        reshard_checkpoint_open(context, path, &options->opening, &out_made->checkpoint);
+    reshard_status status = cli_checkpoint_open(context, &options->source, &out_made->checkpoint);
     if (group != NULL)
         status = reshard_group_agree(group, status);
     if (status == RESHARD_OK)

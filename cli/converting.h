@@ -6,6 +6,7 @@
 #ifndef CLI_CONVERTING_H
 #define CLI_CONVERTING_H
 
+#include "cli/checkpoint_input.h"
 #include "cli/common/json.h"
 #include "cli/common/options.h"
 #include "cli/common/tracing.h"
@@ -13,9 +14,9 @@
 #include <reshard/conversion.h>
 
 typedef struct cli_converting {
-    const char *to, *rules, *from, *from_rules, *format, *only, *unlisted, *padding, *html;
-    const char *dequantize;
-    cli_texts sets, dtypes, includes, excludes, renames;
+    cli_checkpoint_source source; /* its path is set by the command */
+    const char *to, *rules, *format, *only, *html, *dequantize;
+    cli_texts dtypes, includes, excludes, renames;
     size_t shard_bytes_max, memory_bytes_max, journal_bytes;
     int32_t threads;
     int resume, verify, dry_run, link, no_sync, quiet, json, all, dtensor;
@@ -33,7 +34,7 @@ int cli_converting_check(const cli_converting *values);
 
 /* The same values as options of the library's calls: opening, planning, running. */
 typedef struct cli_conversion_options {
-    reshard_checkpoint_options opening;
+    cli_checkpoint_source source;
     reshard_conversion_options planning;
     reshard_conversion_run_options running;
 } cli_conversion_options;
@@ -52,8 +53,8 @@ typedef struct cli_conversion {
 
 /* Opens the checkpoint and plans. Collective over planning.group, if there is one. Release in any
  * case. */
-reshard_status cli_conversion_plan(reshard_context *context, const char *path,
-                                   const cli_conversion_options *options, cli_conversion *out_made);
+reshard_status cli_conversion_plan(reshard_context *context, const cli_conversion_options *options,
+                                   cli_conversion *out_made);
 void cli_conversion_release(cli_conversion *made);
 
 /* Prints which rules are used, what is left out, what is read and written, and in how much memory.

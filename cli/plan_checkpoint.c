@@ -3,7 +3,6 @@
  * plan_checkpoint.c - `reshard plan CKPT`: shows what a conversion of a checkpoint would read and
  * write, file by file.
  */
-#include "cli/checkpoint_input.h"
 #include "cli/commands.h"
 #include "cli/common/failure.h"
 #include "cli/common/memory.h"
@@ -131,12 +130,11 @@ static int write_page(const cli_conversion *made, const char *path, int argc, ch
 static int run(const cli_command *command, int argc, char **argv)
 {
     checkpoint_values values = {0};
-    const char *path = NULL;
     cli_work work = {0};
     cli_conversion_options options;
     cli_conversion made = {0};
     reshard_cluster cluster = {.size = sizeof cluster};
-    int code = cli_options_parse(command, argc, argv, &values, &path);
+    int code = cli_options_parse(command, argc, argv, &values, &values.converting.source.path);
     extras also = {.tensors = values.tensors, .is_predicted = values.cluster != NULL};
     if (code == CLI_DONE)
         code = cli_converting_check(&values.converting);
@@ -147,10 +145,9 @@ static int run(const cli_command *command, int argc, char **argv)
         code = cli_work_begin(&work);
     if (code != CLI_DONE)
         return code;
-    cli_raise_file_limit();
     cli_converting_fill(&values.converting, &options);
-    options.opening.plan_only = 1;
-    reshard_status status = cli_conversion_plan(work.context, path, &options, &made);
+    options.source.plan_only = 1;
+    reshard_status status = cli_conversion_plan(work.context, &options, &made);
     if (status == RESHARD_OK && also.is_predicted)
         status = reshard_conversion_predict(made.conversion, &cluster, &also.seconds);
     cli_work_settle(&work);
