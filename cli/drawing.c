@@ -7,6 +7,7 @@
 
 #include "cli/common/failure.h"
 #include "cli/common/memory.h"
+#include "cli/common/replace.h"
 #include "cli/common/sizes.h"
 #include "cli/common/style.h"
 
@@ -140,20 +141,6 @@ static int fail_file(const char *path, const char *what)
     return cli_fail(CLI_FAILED, "%s: %s: %s", path, what, strerror(errno));
 }
 
-/* Whether a file may be replaced: it does not exist, is empty, or is an SVG without a prologue,
- * like ours. */
-static int may_replace(const char *path)
-{
-    static const char beginning[] = "<svg ";
-    char found[sizeof beginning] = "";
-    FILE *file = fopen(path, "r");
-    if (file == NULL)
-        return errno == ENOENT;
-    size_t count = fread(found, 1, sizeof beginning - 1, file);
-    (void)fclose(file);
-    return count == 0 || strcmp(found, beginning) == 0;
-}
-
 static int write_all(const char *path, const char *bytes, size_t count)
 {
     FILE *file = fopen(path, "w");
@@ -167,15 +154,16 @@ static int write_all(const char *path, const char *bytes, size_t count)
 int cli_picture_save(const cli_picture *picture, const char *path)
 {
     struct stat found;
-    int code = CLI_DONE;
     if (picture->svg == NULL)
         return CLI_DONE;
     if (stat(path, &found) == 0 && !S_ISREG(found.st_mode)) /* such as /dev/stdout */
         return write_all(path, picture->svg, picture->svg_length) == 0
                    ? CLI_DONE
                    : fail_file(path, "cannot be written");
-    if (!may_replace(path))
-        return cli_fail(CLI_FAILED, "%s exists and is not an SVG file; it is left alone", path);
+    /* Pictures of ours have no prologue. */
+    int code = cli_replace_check(path, "<svg ", "an SVG file");
+    if (code != CLI_DONE)
+        return code;
     size_t room = strlen(path) + sizeof ".partial";
     char *partial = cli_allocate(room, 1);
     snprintf(partial, room, "%s.partial", path);

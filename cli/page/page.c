@@ -7,6 +7,7 @@
 
 #include "cli/common/failure.h"
 #include "cli/common/memory.h"
+#include "cli/common/replace.h"
 #include "cli/page/pieces.h"
 
 #include <errno.h>
@@ -19,28 +20,13 @@
 /* The page before and after its data; generated from web/ by cmake/JoinPage.cmake. */
 extern const char cli_page_head[], cli_page_tail[];
 
-/* An older page may be replaced, but no other file: the user may have named it by mistake. */
-static int check_replaceable(const char *path)
-{
-    static const char begins[] = "<!doctype html>\n<!-- reshard";
-    char found[sizeof begins] = "";
-    FILE *file = fopen(path, "r");
-    size_t length = file != NULL ? fread(found, 1, sizeof begins - 1, file) : 0;
-    if (file != NULL)
-        fclose(file);
-    if (length == 0 || strcmp(found, begins) == 0)
-        return CLI_DONE;
-    return cli_fail(CLI_USAGE,
-                    "\"%s\" is there already and is not a page of reshard; it is left alone", path);
-}
-
 static int open_page(cli_page *page)
 {
     struct stat status;
     int is_there = stat(page->path, &status) == 0;
     int code = CLI_DONE;
     if (is_there && S_ISREG(status.st_mode))
-        code = check_replaceable(page->path);
+        code = cli_replace_check(page->path, "<!doctype html>\n<!-- reshard", "a page of reshard");
     if (code != CLI_DONE)
         return code;
     if (!is_there || S_ISREG(status.st_mode)) {

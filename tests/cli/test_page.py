@@ -238,6 +238,21 @@ class FileTest(PageTest):
                 self.assertEqual(file.read(), text)
         self.assertEqual(os.listdir(self.folder.name), ["page.html"])
 
+    def test_unreadable_files_are_not_replaced(self):
+        """A file that the user may not read may be anything, although a rename could replace it."""
+        with open(self.path, "wb") as file:
+            file.write(b"weights")
+        os.chmod(self.path, 0)
+        os.chmod(self.folder.name, 0o777)
+        become_nobody = (lambda: os.setuid(65534)) if os.getuid() == 0 else None
+        for option in ["--html", "--svg"]:
+            done = run(*self.PLAN, option, self.path, preexec_fn=become_nobody)
+            self.assertEqual((done.returncode, done.stdout), (1, ""))
+            self.assertIn("cannot be read: Permission denied; it is left alone", done.stderr)
+        os.chmod(self.path, 0o600)
+        with open(self.path, "rb") as file:
+            self.assertEqual(file.read(), b"weights")
+
     def test_failures_leave_nothing(self):
         self.check_fails([*self.PLAN, "--html", self.path, "--rank", "1"], words="leave --rank out")
         self.check_fails([*self.PLAN, "--html", os.path.join(self.path, "x")], 1, "No such file or directory")
