@@ -3,6 +3,7 @@
  * command_rules.c - `reshard rules`: lists the families of built-in rules, prints one of them, or
  * drafts rules for a checkpoint, with lines that still have to be filled in.
  */
+#include "cli/checkpoint_input.h"
 #include "cli/commands.h"
 #include "cli/common/failure.h"
 #include "cli/common/memory.h"
@@ -65,6 +66,7 @@ static int print_family(const char *name)
 
 static int print_draft(const rules_values *values)
 {
+    const cli_checkpoint_source source = {.path = values->model, .plan_only = 1};
     cli_work work = {0};
     reshard_checkpoint *checkpoint = NULL;
     char *text = NULL;
@@ -72,7 +74,7 @@ static int print_draft(const rules_values *values)
     int code = cli_work_begin(&work);
     if (code != CLI_DONE)
         return code;
-    reshard_status status = reshard_checkpoint_open(work.context, values->model, NULL, &checkpoint);
+    reshard_status status = cli_checkpoint_open(work.context, &source, &checkpoint);
     if (status == RESHARD_OK)
         status = reshard_rules_draft(work.context, checkpoint, values->rules, NULL, 0, &length);
     if (status == RESHARD_OK) {

@@ -298,12 +298,13 @@ class VerifyTest(CommandTest):
     # ---- what all commands share ---------------------------------------------------------------
 
     def test_more_files_than_the_soft_limit(self):
-        """digest, verify and inspect raise it, as convert does."""
+        """All commands that open a checkpoint raise it."""
         for i in range(40):
             files.write(self.at(f"many/{i:02}.safetensors"), {f"t{i}": ("U8", (2,), bytes([i, 1]))})
         def lower():
             resource.setrlimit(resource.RLIMIT_NOFILE, (20, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-        for arguments in (["inspect"], ["digest"], ["digest", "--sha256"], ["verify"], ["verify", self.at("many")]):
+        for arguments in (["inspect"], ["digest"], ["digest", "--sha256"], ["verify"], ["verify", self.at("many")],
+                          ["plan", "--tensors"], ["rules", "--for"]):
             self.read_text(*arguments, self.at("many"), preexec_fn=lower)
 
     def test_names_cannot_speak_to_the_terminal(self):
