@@ -12,6 +12,7 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 
 /* One run of the command: what was asked for, the conversion, and its timing. */
 typedef struct conversion {
@@ -108,7 +109,10 @@ static reshard_status convert_traced(void *user, reshard_group *group)
 /* The library's error text does not know the command's options. */
 static const char *find_hint(reshard_status status)
 {
-    int can_resume = status == RESHARD_ERR_UNFINISHED || status == RESHARD_ERR_CANCELLED;
+    /* A run that was cancelled before it wrote anything names no partial output. */
+    int can_resume =
+        status == RESHARD_ERR_UNFINISHED ||
+        (status == RESHARD_ERR_CANCELLED && strstr(reshard_error_text(), ".partial") != NULL);
     return can_resume ? "--resume goes on with it" : NULL;
 }
 

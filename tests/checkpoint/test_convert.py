@@ -637,6 +637,22 @@ class Interruptions(ConvertTest):
                 self.interrupt(number)
                 shutil.rmtree(self.at("out"))
 
+    def test_interrupt_while_planning_leaves_nothing_to_resume(self):
+        files.write(self.at("crowd/model.safetensors"), {f"t{i}": ("U8", (1,), b"x") for i in range(30000)})
+        for attempt in range(1, 50):
+            running = subprocess.Popen([support.COMMAND, "convert", self.at("crowd"), self.at("out"), "--to", "fsdp=2",
+                                        "--rules", "fsdp"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            time.sleep(0.02 * attempt)
+            running.send_signal(signal.SIGINT)
+            _, errors = running.communicate(timeout=200)
+            if running.returncode == 1 and not os.path.exists(self.at("out.partial")):
+                self.assertIn(b"cancelled", errors)
+                self.assertNotIn(b"--resume", errors)
+                return
+            shutil.rmtree(self.at("out"), ignore_errors=True)
+            shutil.rmtree(self.at("out.partial"), ignore_errors=True)
+        self.fail("no conversion was interrupted while it was planned")
+
     def interrupt(self, number):
         for _ in range(20):
             running = self.start()
