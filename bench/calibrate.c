@@ -29,18 +29,20 @@ typedef struct calibrate_values {
 
 static const cli_option options[] = {
     {"ranks", CLI_RANK, offsetof(calibrate_values, ranks), "N", 0,
-     "threads (one for each processor, up to 8)"},
+     "threads (one per processor, up to 8)"},
     {"side", CLI_RANK, offsetof(calibrate_values, side), "N", 0, "moves are of NxN f32 (8192)"},
     {"folder", CLI_TEXT, offsetof(calibrate_values, folder), "DIR", 0,
      "also read, write and copy files here"},
-    {"bytes", CLI_SIZE, offsetof(calibrate_values, bytes), "SIZE", 0, "of these files (500MB)"},
+    {"bytes", CLI_SIZE, offsetof(calibrate_values, bytes), "SIZE", 0,
+     "size of these files (500MB)"},
     {"sync", CLI_FLAG, offsetof(calibrate_values, sync), NULL, 0,
-     "until what is written is on the disk"},
+     "time writes until they are on the disk"},
     {"plain", CLI_FLAG, offsetof(calibrate_values, plain), NULL, 0,
      "ordinary memory, which other processes do not see"},
     {"messages", CLI_FLAG, offsetof(calibrate_values, messages), NULL, 0,
      "messages only, as between ranks on different nodes"},
-    {"text", CLI_FLAG, offsetof(calibrate_values, text), NULL, 0, "the text for --cluster alone"},
+    {"text", CLI_FLAG, offsetof(calibrate_values, text), NULL, 0,
+     "print only the text for --cluster"},
     {"json", CLI_FLAG, offsetof(calibrate_values, json), NULL, 0, "one JSON object on one line"},
 };
 
@@ -128,20 +130,20 @@ static void print_text(const calibration *c)
         snprintf(what, sizeof what, "memcpy on %" PRId32 " thread%s", i + 1, i == 0 ? "" : "s");
         add_rate(table, what, c->memcpy_rates[i], "");
     }
-    add_rate(table, "kept", m->memory, "by all ranks together, from their own memory to their own");
+    add_rate(table, "kept", m->memory, "by all ranks together, within their own memory");
     if (m->scattered > 0)
         add_rate(table, "scattered", m->scattered, "by all ranks together, in runs of 128 bytes");
-    add_rate(table, "sent", m->link, "by each rank, while all of them send to the next one");
+    add_rate(table, "sent", m->link, "by each rank, while all ranks send to the next one");
     cli_table_add(table, CLI_PLAIN, "a message");
     cli_table_add(table, CLI_PLAIN, "%.2f us", m->latency * 1e6);
-    cli_table_add(table, CLI_DIM, "for each peer, in an exchange of all with all");
+    cli_table_add(table, CLI_DIM, "per peer, when all ranks send to all");
     if (c->has_disk) {
         snprintf(what, sizeof what, "%" PRId32 " threads, %s", c->disk.threads,
                  c->values->sync ? "synced" : "page cache warm");
         add_rate(table, "written", c->disk.write, what);
-        add_rate(table, "read", c->disk.read, "and digested, likewise");
+        add_rate(table, "read", c->disk.read, "and digested, under the same conditions");
         add_rate(table, "copied", c->disk.copy,
-                 "from file to file, shared by the kernel where it can");
+                 "from file to file, shared by the kernel if it can");
     }
     cli_table_print(table);
     cli_table_destroy(table);
@@ -198,15 +200,14 @@ static int run(const cli_command *command, int argc, char **argv)
 
 const cli_command bench_command_calibrate = {
     .name = "bench calibrate",
-    .summary = "this machine as numbers for plan --cluster",
+    .summary = "measures this machine, for plan --cluster",
     .synopsis = "[--ranks N] [--folder DIR] [OPTIONS]",
     .description =
         "Measures what predictions need: how fast ranks copy what they keep, how fast in short\n"
-        "runs, how fast they send to each other, and what a message costs; beside it memcpy on 1\n"
-        "to N threads, and with --folder how fast files are read, written and copied there. Ranks\n"
-        "are threads of this process, or under mpirun its processes. The last line is what "
-        "reshard\n"
-        "plan --cluster takes.\n",
+        "runs, how fast they send to each other, and what a message costs; for comparison memcpy\n"
+        "on 1 to N threads, and with --folder how fast files are read, written and copied there.\n"
+        "Ranks are threads of this process, or under mpirun its processes. The last line is what\n"
+        "reshard plan --cluster takes.\n",
     .shares_work = 1,
     .options = options,
     .option_count = sizeof options / sizeof options[0],

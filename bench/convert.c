@@ -70,22 +70,23 @@ typedef struct bench_values {
 } bench_values;
 
 static const cli_option options[] = {
-    {"bytes", CLI_SIZE, offsetof(bench_values, bytes), "SIZE", 0, "of the source, about (2GB)"},
+    {"bytes", CLI_SIZE, offsetof(bench_values, bytes), "SIZE", 0,
+     "size of the source, about (2GB)"},
     {"case", CLI_CHOICE, offsetof(bench_values, chosen),
      "all|fsdp-hf|hf-tp|tp-tp|cast|dcp-hf|hf-dcp|pt-hf|hf-pt|ranks-hf|ranks-ranks|tensors", 0,
-     "one of the measurements only"},
-    {"runs", CLI_RANK, offsetof(bench_values, runs), "N", 0, "medians of so many (5)"},
+     "only one of the measurements"},
+    {"runs", CLI_RANK, offsetof(bench_values, runs), "N", 0, "runs to take the median of (5)"},
     {"max-memory", CLI_SIZE, offsetof(bench_values, memory_bytes), "SIZE", 0,
-     "of the conversions that are timed (512M)"},
+     "memory of the conversions that are timed (512M)"},
     {"threads", CLI_RANK, offsetof(bench_values, threads), "N", 0, "as for reshard convert"},
     {"tensors", CLI_RANK, offsetof(bench_values, tensors), "N", 0,
      "how many small ones to plan (100000)"},
     {"folder", CLI_TEXT, offsetof(bench_values, folder), "DIR", 0,
-     "where to work, on the disk in question (.)"},
+     "where to work, on the disk to measure (.)"},
     {"sync", CLI_FLAG, offsetof(bench_values, sync), NULL, 0,
-     "until data are on the disk, on both sides"},
+     "time until data is on the disk, on both sides"},
     {"no-reflink", CLI_FLAG, offsetof(bench_values, no_reflink), NULL, 0,
-     "cp copies even where the file system could share"},
+     "cp copies even if the file system could share"},
     {"json", CLI_FLAG, offsetof(bench_values, json), NULL, 0, "one JSON object on one line"},
 };
 
@@ -393,7 +394,7 @@ static void print_text(const bench *shared)
 {
     const bench_values *values = shared->values;
     if (values->chosen != CASE_CROWD) {
-        printf("A Llama-shaped model beside cp -r of its files; medians of %" PRId32
+        printf("A Llama-shaped model, compared with cp -r of its files; medians of %" PRId32
                " runs, page cache warm, %s.\n\n",
                values->runs, values->sync ? "synced to disk" : "not synced");
         print_cases(shared);
@@ -465,14 +466,14 @@ static int run(const cli_command *command, int argc, char **argv)
 
 const cli_command bench_command_convert = {
     .name = "bench convert",
-    .summary = "conversions beside cp",
+    .summary = "conversions compared with cp",
     .synopsis = "[--bytes SIZE] [--case NAME] [--runs N] [--folder DIR] [OPTIONS]",
     .description =
-        "Makes a Llama-shaped checkpoint and measures conversions of it beside cp -r of the same\n"
-        "files, in turns on the same disk, page cache warm; then their memory under limits of 16,\n"
-        "64 and 512 MiB; then how long headers and planning take for 100,000 tensors of 1 KiB in\n"
-        "64 files. A ratio of 1 is the speed of cp. Needs room for three times SIZE in DIR, and\n"
-        "removes all it made.\n",
+        "Makes a Llama-shaped checkpoint and compares conversions of it with cp -r of the same\n"
+        "files, in turns on the same disk, with a warm page cache. Then measures their memory\n"
+        "under limits of 16, 64 and 512 MiB, and how long headers and planning take for 100,000\n"
+        "tensors of 1 KiB in 64 files. A ratio of 1 is the speed of cp. Needs room for three\n"
+        "times SIZE in DIR, and removes everything it made.\n",
     .options = options,
     .option_count = sizeof options / sizeof options[0],
     .examples = "  reshard bench convert\n"

@@ -24,10 +24,11 @@ typedef struct model_values {
 } model_values;
 
 static const cli_option options[] = {
-    {"bytes", CLI_SIZE, offsetof(model_values, bytes), "SIZE", 0, "about how large (300M)"},
+    {"bytes", CLI_SIZE, offsetof(model_values, bytes), "SIZE", 0, "approximate size (300M)"},
     {"dtype", CLI_CHOICE, offsetof(model_values, dtype), "bf16|f32", 0, "element type (bf16)"},
     {"to", CLI_TEXT, offsetof(model_values, to), "MESH", 0, "split it over a mesh, like fsdp=8"},
-    {"rules", CLI_TEXT, offsetof(model_values, rules), "R", 0, "how, if not as its family does"},
+    {"rules", CLI_TEXT, offsetof(model_values, rules), "R", 0,
+     "rules to split by, if not those of its family"},
     {"json", CLI_FLAG, offsetof(model_values, json), NULL, 0, "one JSON object on one line"},
 };
 
@@ -97,13 +98,12 @@ static int run(const cli_command *command, int argc, char **argv)
 
 const cli_command bench_command_model = {
     .name = "bench model",
-    .summary = "makes a checkpoint to try things with",
+    .summary = "makes a checkpoint to experiment with",
     .synopsis = "DIR [--bytes SIZE] [--dtype D] [--to MESH [--rules R]] [--json]",
     .description =
-        "Makes the folder DIR with a checkpoint of about SIZE bytes: names, shapes and "
-        "config.json\n"
-        "are those of a Llama with grouped key-value heads, values are made up, the same every\n"
-        "time. With --to it is split as reshard convert would.\n",
+        "Makes the folder DIR with a checkpoint of about SIZE bytes. Names, shapes and\n"
+        "config.json are those of a Llama with grouped key-value heads; values are made up, but\n"
+        "the same every time. With --to, it is split as reshard convert would.\n",
     .operand = "DIR",
     .options = options,
     .option_count = sizeof options / sizeof options[0],

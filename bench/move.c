@@ -40,7 +40,7 @@ static const cli_option options[] = {
     {"from", CLI_TEXT, offsetof(move_values, from), "SPEC", 1, "how it is split"},
     {"to", CLI_TEXT, offsetof(move_values, to), "SPEC", 1, "how it is to be split"},
     {"runs", CLI_RANK, offsetof(move_values, runs), "N", 0,
-     "runs to take the median of: 5 unless told, and at least without --dump"},
+     "runs to take the median of (5, the minimum without --dump)"},
     {"dump", CLI_TEXT, offsetof(move_values, dump), "DIR", 0,
      "write each rank's target shards to DIR"},
     {"plain", CLI_FLAG, offsetof(move_values, plain), NULL, 0,
@@ -320,7 +320,7 @@ static void print_results(const move_values *values, const measurement *m, const
             printf("%-20s %10.3f %8.2f %8.2f\n", labels[i], found->seconds[i] * 1e3,
                    found->rates[i], found->ratios[i]);
     }
-    printf("\nEvery target element holds its index.\n");
+    printf("\nEvery target element is correct.\n");
 }
 
 static const char *name_contender(int contender)
@@ -432,7 +432,7 @@ static int run(const cli_command *command, int argc, char **argv)
     int code = cli_options_parse(command, argc, argv, &values, NULL);
     int least = values.dump != NULL ? 1 : RUNS_MIN; /* with --dump, the time does not matter */
     if (code == CLI_DONE && (values.runs < least || values.runs > RUNS_MAX))
-        code = cli_fail(CLI_USAGE, "bench move: --runs %" PRId32 ": from %d to %d are possible",
+        code = cli_fail(CLI_USAGE, "bench move: --runs %" PRId32 ": must be from %d to %d",
                         values.runs, least, RUNS_MAX);
     if (code == CLI_DONE)
         code = cli_work_begin(&work);
@@ -450,21 +450,17 @@ static int run(const cli_command *command, int argc, char **argv)
 
 const cli_command bench_command_move = {
     .name = "bench move",
-    .summary = "a live reshard beside memcpy",
+    .summary = "a live reshard compared with memcpy",
     .synopsis = "--shape SHAPE --dtype DTYPE --from SPEC --to SPEC [OPTIONS]",
     .description =
-        "Carries a plan out between ranks, threads of this process or under mpirun its processes, "
-        "and\n"
-        "measures it beside memcpy and a copy by streaming stores (x86-64), both by as many ranks "
-        "on\n"
-        "buffers of the same size, in turns; under mpirun beside MPI_Alltoallw and packing with\n"
-        "MPI_Alltoallv, and an f32 all-reduce of threads beside one written by hand. Bytes are "
-        "all\n"
-        "that is written to targets, what stays on its rank included. Times are medians. The "
-        "source\n"
-        "holds the index of each element, and the targets are checked against it. With --trace, "
-        "the\n"
-        "move is measured once more while it is recorded, and FILE shows these runs.\n",
+        "Carries out a plan between ranks, which are threads of this process or, under mpirun,\n"
+        "its processes, and compares it with memcpy and a copy by streaming stores (x86-64), both\n"
+        "by as many ranks on buffers of the same size, in turns. Under mpirun, also compares it\n"
+        "with MPI_Alltoallw and with packing and MPI_Alltoallv; between threads, compares an f32\n"
+        "all-reduce with one written by hand. Bytes are all that is written to targets, including\n"
+        "what stays on its rank. Times are medians. The source holds the index of each element,\n"
+        "and the targets are checked against it. With --trace, the move is also measured while it\n"
+        "is recorded, and FILE shows these runs.\n",
     .shares_work = 1,
     .options = options,
     .option_count = sizeof options / sizeof options[0],

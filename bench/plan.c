@@ -33,10 +33,9 @@ typedef struct bench_values {
 
 static const cli_option options[] = {
     {"ranks", CLI_TEXT, offsetof(bench_values, ranks), "N[,N..]", 0,
-     "how many ranks, multiples of 8 (default 1024,16384,131072)"},
-    {"rank", CLI_RANK, offsetof(bench_values, rank), "R", 0, "whose part (default N/2+3)"},
-    {"worst", CLI_FLAG, offsetof(bench_values, worst), NULL, 0,
-     "the slowest of 16 ranks spread over all"},
+     "numbers of ranks, multiples of 8 (1024,16384,131072)"},
+    {"rank", CLI_RANK, offsetof(bench_values, rank), "R", 0, "whose part to measure (N/2+3)"},
+    {"worst", CLI_FLAG, offsetof(bench_values, worst), NULL, 0, "measure the slowest of 16 ranks"},
     {"json", CLI_FLAG, offsetof(bench_values, json), NULL, 0, "one JSON object on one line"},
 };
 

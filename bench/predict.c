@@ -57,13 +57,13 @@ typedef struct predict_values {
 
 static const cli_option options[] = {
     {"folder", CLI_TEXT, offsetof(predict_values, folder), "DIR", 0,
-     "where conversions work, on the disk in question (.)"},
+     "where conversions work, on the disk to measure (.)"},
     {"bytes", CLI_SIZE, offsetof(predict_values, bytes), "SIZE", 0,
-     "of the models to convert, about (500MB)"},
+     "size of the models to convert, about (500MB)"},
     {"side", CLI_RANK, offsetof(predict_values, side), "N", 0, "moves are of NxN elements (8192)"},
-    {"runs", CLI_RANK, offsetof(predict_values, runs), "N", 0, "medians of so many (9)"},
+    {"runs", CLI_RANK, offsetof(predict_values, runs), "N", 0, "runs to take the median of (9)"},
     {"cluster", CLI_TEXT, offsetof(predict_values, cluster), "C", 0,
-     "predict by these numbers, not by measured ones"},
+     "predict from these numbers, not from measured ones"},
     {"within", CLI_TEXT, offsetof(predict_values, within), "F", 0,
      "the factor beyond which it fails (2)"},
     {"json", CLI_FLAG, offsetof(predict_values, json), NULL, 0, "one JSON object on one line"},
@@ -293,14 +293,13 @@ static int run(const cli_command *command, int argc, char **argv)
 
 const cli_command bench_command_predict = {
     .name = "bench predict",
-    .summary = "predicted times beside measured ones",
+    .summary = "predicted times compared with measured ones",
     .synopsis = "[--folder DIR] [OPTIONS]",
     .description =
         "Measures this machine as reshard bench calibrate does, predicts moves between ranks and\n"
-        "conversions of models by these numbers and their own bytes, runs them, and prints both\n"
-        "times. Ranks are threads, or under mpirun -n 4 its processes. Fails if a time is more "
-        "than\n"
-        "twice the predicted one, or less than half of it.\n",
+        "conversions of models from these numbers and their own bytes, runs them, and prints both\n"
+        "times. Ranks are threads, or under mpirun -n 4 its processes. Fails if a time is more\n"
+        "than twice the predicted one, or less than half of it.\n",
     .shares_work = 1,
     .options = options,
     .option_count = sizeof options / sizeof options[0],

@@ -40,11 +40,11 @@ static const cli_option options[] = {
     {"from", CLI_TEXT, offsetof(redistribute_values, from), "SPEC", 1, "how it is split"},
     {"to", CLI_TEXT, offsetof(redistribute_values, to), "SPEC", 1, "how it is to be split"},
     {"runs", CLI_RANK, offsetof(redistribute_values, runs), "N", 0,
-     "runs to take the median of: 5 unless told, and at least"},
+     "runs to take the median of (5, which is also the minimum)"},
     {"plain", CLI_FLAG, offsetof(redistribute_values, plain), NULL, 0,
      "a source in ordinary memory, which other processes do not see"},
     {"fresh", CLI_FLAG, offsetof(redistribute_values, fresh), NULL, 0,
-     "no memory is kept from run to run"},
+     "keep no memory from run to run"},
     {"json", CLI_FLAG, offsetof(redistribute_values, json), NULL, 0, "one JSON object on one line"},
 };
 
@@ -279,7 +279,7 @@ static void print_table(const measurement *m, const results *found)
             printf(" %8.2f", found->ratios[i]);
         putchar('\n');
     }
-    printf("\nEvery element of the results holds its index.\n");
+    printf("\nEvery element of the results is correct.\n");
 }
 
 static int report(const measurement *m)
@@ -345,8 +345,7 @@ static int run(const cli_command *command, int argc, char **argv)
     measurement m = {.values = &values};
     int code = cli_options_parse(command, argc, argv, &values, NULL);
     if (code == CLI_DONE && (values.runs < RUNS_MIN || values.runs > RUNS_MAX))
-        code = cli_fail(CLI_USAGE,
-                        "bench redistribute: --runs %" PRId32 ": from %d to %d are possible",
+        code = cli_fail(CLI_USAGE, "bench redistribute: --runs %" PRId32 ": must be from %d to %d",
                         values.runs, RUNS_MIN, RUNS_MAX);
     if (code == CLI_DONE)
         code = cli_work_begin(&work);
@@ -363,19 +362,15 @@ static int run(const cli_command *command, int argc, char **argv)
 
 const cli_command bench_command_redistribute = {
     .name = "bench redistribute",
-    .summary = "a tensor's redistribute beside memcpy",
+    .summary = "a tensor's redistribute compared with memcpy",
     .synopsis = "--shape SHAPE --dtype DTYPE --from SPEC --to SPEC [OPTIONS]",
-    .description = "Brings a tensor from one layout to another by reshard_tensor_redistribute, "
-                   "which allocates\n"
-                   "its result, between ranks: threads of this process, or under mpirun its "
-                   "processes. Beside\n"
-                   "it, in turns, as many ranks copy as many bytes into memory that is there, by "
-                   "memcpy and by\n"
-                   "streaming stores (x86-64). The context keeps the memory of results that were "
-                   "released, so\n"
-                   "that only the first run pays for fresh pages. Times are medians. The source "
-                   "holds the index\n"
-                   "of each element, and the results are checked against it.\n",
+    .description =
+        "Measures reshard_tensor_redistribute, which brings a tensor from one layout to another\n"
+        "and allocates its result, between ranks: threads of this process, or under mpirun its\n"
+        "processes. For comparison, in turns, as many ranks copy as many bytes into existing\n"
+        "memory, by memcpy and by streaming stores (x86-64). The context keeps the memory of\n"
+        "released results, so only the first run pays for fresh pages. Times are medians. The\n"
+        "source holds the index of each element, and the results are checked against it.\n",
     .shares_work = 1,
     .options = options,
     .option_count = sizeof options / sizeof options[0],

@@ -28,8 +28,9 @@ typedef struct train_values {
 } train_values;
 
 static const cli_option options[] = {
-    {"runs", CLI_RANK, offsetof(train_values, runs), "N", 0, "medians of so many turns (5)"},
-    {"ranks", CLI_RANK, offsetof(train_values, ranks), "N", 0, "beside one rank (2)"},
+    {"runs", CLI_RANK, offsetof(train_values, runs), "N", 0, "turns to take the median of (5)"},
+    {"ranks", CLI_RANK, offsetof(train_values, ranks), "N", 0,
+     "how many ranks to compare with one (2)"},
     {"size", CLI_RANK, offsetof(train_values, size), "N", 0,
      "rows, inputs and outputs of the linear layer (1024)"},
     {"layers", CLI_RANK, offsetof(train_values, layers), "N", 0, "blocks of the GPT (12)"},
@@ -252,8 +253,8 @@ static void print_table(const bench *b)
     cli_table_add(table, CLI_BOLD, "%s", "ms");
     cli_table_add(table, CLI_BOLD, "%s", "ratio");
     cli_table_add(table, CLI_BOLD, "%s", "");
-    add_row(table, "linear, forwards and backwards", b->linear.seconds[0], b->linear.ratio,
-            "of the time of the products");
+    add_row(table, "linear, forward and backward", b->linear.seconds[0], b->linear.ratio,
+            "times as long as the products");
     add_row(table, "three products by sgemm", b->linear.seconds[1], 0, "");
     add_row(table, "step on 1 rank", b->step.seconds[0], 0, "");
     add_row(table, several, b->step.seconds[1], b->step.ratio, "times as fast as on one");
@@ -311,14 +312,14 @@ static int run(const cli_command *command, int argc, char **argv)
 
 const cli_command bench_command_train = {
     .name = "bench train",
-    .summary = "a linear layer beside sgemm, a training step on several ranks",
+    .summary = "the cost of training: a linear layer, a step on several ranks",
     .synopsis = "[--runs N] [--ranks N] [--size N] [--layers N] [--width N]\n"
                 "[--heads N] [--batch N] [--length N] [--json]",
     .description =
-        "Measures a linear layer forwards and backwards in f32 beside the three products of\n"
-        "matrices it consists of, and a training step (forward, backward, clipping, AdamW) of a\n"
-        "small GPT on one rank beside one on several: tensor parallel, with the inputs of its\n"
-        "blocks kept in chunks. Ranks are threads; BLAS uses one thread for each.\n",
+        "Compares the forward and backward pass of a linear layer in f32 with the three matrix\n"
+        "products that it consists of, and a training step (forward, backward, clipping, AdamW)\n"
+        "of a small GPT on one rank with the same step on several: tensor parallel, with the\n"
+        "inputs of its blocks kept in chunks. Ranks are threads; BLAS uses one thread for each.\n",
     .options = options,
     .option_count = sizeof options / sizeof options[0],
     .examples = "  reshard bench train\n"

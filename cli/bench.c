@@ -24,14 +24,14 @@ typedef struct measurement {
 /* A test checks that the summaries match those of the programs. */
 static const measurement measurements[] = {
     {"bench plan", "reshard-bench", "planning time and memory"},
-    {"bench move", "reshard-bench", "a live reshard beside memcpy"},
-    {"bench convert", "reshard-bench", "conversions beside cp"},
-    {"bench model", "reshard-bench", "makes a checkpoint to try things with"},
-    {"bench calibrate", "reshard-bench", "this machine as numbers for plan --cluster"},
-    {"bench predict", "reshard-bench", "predicted times beside measured ones"},
-    {"bench redistribute", "reshard-bench-nn", "a tensor's redistribute beside memcpy"},
+    {"bench move", "reshard-bench", "a live reshard compared with memcpy"},
+    {"bench convert", "reshard-bench", "conversions compared with cp"},
+    {"bench model", "reshard-bench", "makes a checkpoint to experiment with"},
+    {"bench calibrate", "reshard-bench", "measures this machine, for plan --cluster"},
+    {"bench predict", "reshard-bench", "predicted times compared with measured ones"},
+    {"bench redistribute", "reshard-bench-nn", "a tensor's redistribute compared with memcpy"},
     {"bench train", "reshard-bench-nn",
-     "a linear layer beside sgemm, a training step on several ranks"},
+     "the cost of training: a linear layer, a step on several ranks"},
 };
 
 enum { COUNT = (int)(sizeof measurements / sizeof measurements[0]) };
@@ -99,7 +99,7 @@ int cli_bench_run(int argc, char **argv)
 {
     if (argc == 0)
         return cli_fail(CLI_USAGE,
-                        "bench: what to measure is missing; reshard bench --help lists it");
+                        "bench: no measurement is given; reshard bench --help lists them");
     const measurement *m = find(argv[0]);
     if (m == NULL)
         return cli_options_ask_help(argc, argv) ? print_page() : fail_unknown(argv[0]);

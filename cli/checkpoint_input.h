@@ -25,12 +25,12 @@ typedef struct cli_checkpoint_source {
         "set", CLI_TEXTS, offsetof(values, field.sets), "KEY=N", 0, \
             "a number for rules; overrides config.json"             \
     }
-#define CLI_FILES_OPTIONS(values, field)                                         \
-    {"unlisted",         CLI_TEXT, offsetof(values, field.unlisted),             \
-     "skip|take|refuse", 0,        "tensors and files beside the model (skip)"}, \
-    {                                                                            \
-        "padding", CLI_TEXT, offsetof(values, field.padding), "zero|any", 0,     \
-            "what padding may hold (zero)"                                       \
+#define CLI_FILES_OPTIONS(values, field)                                          \
+    {"unlisted",         CLI_TEXT, offsetof(values, field.unlisted),              \
+     "skip|take|refuse", 0,        "tensors and files outside the model (skip)"}, \
+    {                                                                             \
+        "padding", CLI_TEXT, offsetof(values, field.padding), "zero|any", 0,      \
+            "what padding may hold (zero)"                                        \
     }
 #define CLI_SOURCE_OPTIONS(values, field)                                     \
     {"from", CLI_TEXT, offsetof(values, field.from),                          \

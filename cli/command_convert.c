@@ -113,7 +113,7 @@ static const char *find_hint(reshard_status status)
     int can_resume =
         status == RESHARD_ERR_UNFINISHED ||
         (status == RESHARD_ERR_CANCELLED && strstr(reshard_error_text(), ".partial") != NULL);
-    return can_resume ? "--resume goes on with it" : NULL;
+    return can_resume ? "--resume continues it" : NULL;
 }
 
 static int write_page(const conversion *c, const char *path, int argc, char **argv)
@@ -171,7 +171,7 @@ static int run(const cli_command *command, int argc, char **argv)
 
 const cli_command cli_command_convert = {
     .name = "convert",
-    .summary = "a checkpoint in another split, format or dtype",
+    .summary = "converts a checkpoint to another split, format or dtype",
     .synopsis = "SRC DST [--to MESH [--rules R]] [OPTIONS]",
     .description =
         "Writes the checkpoint SRC as DST, split over the ranks of MESH by rules or, without\n"

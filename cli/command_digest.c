@@ -24,7 +24,7 @@ typedef struct digest_values {
 static const cli_option options[] = {
     CLI_SOURCE_OPTIONS(digest_values, source),
     {"threads", CLI_RANK, offsetof(digest_values, threads), "N", 0,
-     "threads that read; default: the processors, up to 8"},
+     "threads (one per processor, up to 8)"},
     {"sha256", CLI_FLAG, offsetof(digest_values, sha256), NULL, 0,
      "SHA-256 of each tensor's bytes, and of all lines"},
     {"json", CLI_FLAG, offsetof(digest_values, json), NULL, 0, "one JSON object on one line"},

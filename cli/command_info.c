@@ -203,7 +203,7 @@ static void print_formats(name_lines *lines, const char *label, int writing)
 static void print_machine(const machine_facts *machine)
 {
     char size[CLI_SIZE_TEXT];
-    printf("transports  threads%s\n", machine->has_mpi ? " mpi" : "; mpi is not there");
+    printf("transports  threads%s\n", machine->has_mpi ? " mpi" : "; no mpi");
     printf("processors  %" PRId64 "\n", machine->processors);
     printf("memory      %s\n", cli_size_text(machine->memory_bytes, size));
     printf("caches     ");

@@ -392,9 +392,9 @@ const cli_command cli_command_inspect = {
     .description =
         "Reads the headers of a checkpoint (a folder or a file) and prints its format, its\n"
         "tensors, and how they are split over files. If something is missing, overlaps or is too\n"
-        "short, that is an error that names tensor and file. Plain rank files do not say how\n"
-        "they were split, so they need --from, and --rules if the names do not tell.\n"
-        "One file of several ranks' is shown by itself, with what it says of the whole.\n"
+        "short, the error names tensor and file. Plain rank files do not say how they were\n"
+        "split, so they need --from, and --rules if the tensor names do not reveal it. A single\n"
+        "file of a set of rank files is shown by itself, with what it says about the whole.\n"
         "\n"
         "--draw prints a picture of one tensor, with the numbers of the files that hold its\n"
         "parts.\n",

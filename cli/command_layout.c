@@ -33,7 +33,7 @@ typedef struct layout_values {
 static const cli_option options[] = {
     {"shape", CLI_TEXT, offsetof(layout_values, shape), "SHAPE", 1,
      "the tensor's shape: 10x7, 5, scalar"},
-    {"rank", CLI_RANK, offsetof(layout_values, rank), "R", 0, "the shards of this rank only"},
+    {"rank", CLI_RANK, offsetof(layout_values, rank), "R", 0, "only the shards of this rank"},
     {"all", CLI_FLAG, offsetof(layout_values, all), NULL, 0, "print every row"},
     {"json", CLI_FLAG, offsetof(layout_values, json), NULL, 0, "one JSON object on one line"},
     CLI_DRAW_OPTION(layout_values),
@@ -399,8 +399,8 @@ const cli_command cli_command_layout = {
     .description =
         "Prints what each rank owns: the box of the tensor, the shape of the local buffer, its\n"
         "number of elements and its share of the tensor. If a shard has several pieces, they are\n"
-        "listed below it, each with the element of the buffer where it begins. Of more than 64\n"
-        "ranks, the first 32 and the last 8 are printed; of too many pieces, the first 32 and\n"
+        "listed below it, each with the element of the buffer where it begins. With more than 64\n"
+        "ranks, the first 32 and the last 8 are printed; with too many pieces, the first 32 and\n"
         "their number. SPEC may be @FILE to read it from a file.\n"
         "\n"
         "--draw prints a picture instead: boxes with the ranks that hold them, as wide as the\n"

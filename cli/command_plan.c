@@ -38,7 +38,7 @@ static const cli_option options[] = {
     {"relabel", CLI_FLAG, offsetof(plan_values, relabel), NULL, 0,
      "let target ranks swap parts, so that the fewest bytes move"},
     {"balance", CLI_CHOICE, offsetof(plan_values, balance), "rule|exact", 0,
-     "who sends what several ranks hold: by rule, or by flow"},
+     "who sends what several ranks hold: by rule, or by network flow"},
     {"max-memory", CLI_SIZE, offsetof(plan_values, max_memory), "SIZE", 0,
      "memory for messages on one rank (default 64M)"},
     {"single-stage", CLI_FLAG, offsetof(plan_values, single_stage), NULL, 0,
@@ -47,7 +47,7 @@ static const cli_option options[] = {
      "prove that every target element arrives exactly once"},
     {"moves", CLI_FLAG, offsetof(plan_values, moves), NULL, 0,
      "list each rank's moves (up to 64 ranks)"},
-    {"rank", CLI_RANK, offsetof(plan_values, rank), "R", 0, "this rank's part only"},
+    {"rank", CLI_RANK, offsetof(plan_values, rank), "R", 0, "only this rank's part"},
     {"cluster", CLI_TEXT, offsetof(plan_values, cluster), "C", 0,
      "predict the time on nodes=128,nic=50GB/s,latency=5us"},
     {"trace", CLI_TEXT, offsetof(plan_values, trace), "FILE", 0,
@@ -323,15 +323,15 @@ const cli_command cli_command_plan = {
     .description =
         "Plans how a tensor gets from one layout to another, without any data. Prints the bytes\n"
         "that move and that stay, the stages, the busiest ranks, the memory for messages, and\n"
-        "the bytes that each rank hands to each other rank. The two layouts may be over the same\n"
-        "ranks, fewer, more or others. Beyond a million ranks, or if the parts of all ranks\n"
-        "would take too long, only the part of rank 0 is shown. SPEC may be @FILE to read it\n"
-        "from a file. Sizes take K, M, G (1024) and KB, MB, GB (1000).\n"
+        "the bytes that each rank sends to each other rank. The two layouts may be over the same\n"
+        "ranks, fewer, more or different ones. Beyond a million ranks, or if the parts of all\n"
+        "ranks would take too long, only the part of rank 0 is shown. SPEC may be @FILE to read\n"
+        "it from a file. Sizes take K, M, G (1024) and KB, MB, GB (1000).\n"
         "\n"
         "--cluster predicts how long that takes: the plan's own bytes over the speed of each\n"
         "rank's link to other nodes (nic) and within its node (intra), and of a node's memory\n"
-        "(memory), plus the latency of a message to each peer. The busiest link counts. What is\n"
-        "given no speed has no limit. docs/scale.md says what the model leaves out. --trace\n"
+        "(memory), plus the latency of a message to each peer. The busiest link counts. A link\n"
+        "without a speed has no limit. docs/scale.md says what the model leaves out. --trace\n"
         "writes the messages of each rank as they would follow each other (docs/trace.md).\n"
         "\n"
         "--draw prints a picture instead: the two layouts side by side, shaded where ranks\n"
@@ -340,10 +340,10 @@ const cli_command cli_command_plan = {
         "\n"
         "With a checkpoint, prints what reshard convert would read and write with the same\n"
         "options, and the bytes that go from each file to each other file. It takes these\n"
-        "options of convert: --to, --rules, --set, --from, --from-rules, --format,\n"
-        "--max-shard-size, --dtype, --include, --exclude, --only, --all, --dtensor, --rename,\n"
-        "--max-memory, --threads, --json and --html. --tensors adds each tensor: its shape, its\n"
-        "cut, the shape on one rank, and the rule and line that decided.\n",
+        "options of convert: --to, --rules, --set, --from, --from-rules, --unlisted, --padding,\n"
+        "--format, --max-shard-size, --dtype, --dequantize, --include, --exclude, --only, --all,\n"
+        "--dtensor, --rename, --max-memory, --threads, --json and --html. --tensors adds each\n"
+        "tensor: its shape, its cut, its shape on one rank, and the rule and line that decided.\n",
     .options = options,
     .option_count = sizeof options / sizeof options[0],
     .examples =

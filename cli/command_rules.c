@@ -21,10 +21,9 @@ typedef struct rules_values {
 } rules_values;
 
 static const cli_option options[] = {
-    {"for", CLI_TEXT, offsetof(rules_values, model), "CKPT", 0,
-     "rules for this checkpoint, with the lines to be filled in"},
+    {"for", CLI_TEXT, offsetof(rules_values, model), "CKPT", 0, "draft rules for this checkpoint"},
     {"rules", CLI_TEXT, offsetof(rules_values, rules), "R", 0,
-     "with --for: begin with these, not with what fits"},
+     "with --for: start from these, not from the family that fits"},
 };
 
 enum { FAMILIES_MAX = 64 };
@@ -101,9 +100,10 @@ static int run(const cli_command *command, int argc, char **argv)
     if (code != CLI_DONE)
         return code;
     if (values.model != NULL && family != NULL)
-        return cli_fail(CLI_USAGE, "rules: \"%s\" and --for, of which one is enough", family);
+        return cli_fail(CLI_USAGE, "rules: give either the family \"%s\" or --for, not both",
+                        family);
     if (values.rules != NULL && values.model == NULL)
-        return cli_fail(CLI_USAGE, "rules: --rules says where --for begins, which is missing");
+        return cli_fail(CLI_USAGE, "rules: --rules is only for use with --for");
     if (values.model != NULL)
         return print_draft(&values);
     if (family != NULL)

@@ -33,26 +33,26 @@ typedef struct verify_values {
 #define FIELD(name) offsetof(verify_values, name)
 static const cli_option options[] = {
     {"from", CLI_TEXT, FIELD(source.from), "MESH", 0,
-     "the mesh of A, when A is plain rank files: tp=4"},
-    {"from-b", CLI_TEXT, FIELD(from_b), "MESH", 0, "the mesh of B, likewise"},
-    {"rules", CLI_TEXT, FIELD(rules), "R", 0,
-     "the rules of the conversion, by which rank files are split too"},
+     "the mesh of A, if it is plain rank files: tp=4"},
+    {"from-b", CLI_TEXT, FIELD(from_b), "MESH", 0, "the mesh of B, if it is plain rank files"},
+    {"rules", CLI_TEXT, FIELD(rules), "R", 0, "the rules of the conversion, and of rank files"},
     {"from-rules", CLI_TEXT, FIELD(source.rules), "R", 0,
-     "how the rank files of A are split (--rules)"},
-    {"rules-b", CLI_TEXT, FIELD(rules_b), "R", 0, "how the rank files of B are split (--rules)"},
+     "how the rank files of A are split, if not by --rules"},
+    {"rules-b", CLI_TEXT, FIELD(rules_b), "R", 0,
+     "how the rank files of B are split, if not by --rules"},
     CLI_SET_OPTION(verify_values, source),
     CLI_FILES_OPTIONS(verify_values, source),
     {"dtype", CLI_TEXTS, FIELD(dtypes), "[GLOB=]D", 0, "B was cast: bf16, or *.norm.*=f32"},
     {"rename", CLI_TEXTS, FIELD(renames), "GLOB=NAME", 0, "B has other names: model.*={1}"},
     {"include", CLI_TEXTS, FIELD(includes), "GLOB", 0, "only these tensors of A"},
     {"exclude", CLI_TEXTS, FIELD(excludes), "GLOB", 0, "not these tensors of A"},
-    {"only", CLI_TEXT, FIELD(only), "NAME", 0, "what A has under this name, without it: model"},
+    {"only", CLI_TEXT, FIELD(only), "NAME", 0,
+     "only the part of A under this name, which is removed: model"},
     {"ignore-dropped", CLI_FLAG, FIELD(ignore_dropped), NULL, 0,
-     "tensors that only A has are no difference"},
+     "do not count tensors that only A has as differences"},
     {"digest", CLI_FLAG, FIELD(digest), NULL, 0, "compare digests, not bytes"},
-    {"threads", CLI_RANK, FIELD(threads), "N", 0,
-     "threads that read; default: the processors, up to 8"},
-    {"all", CLI_FLAG, FIELD(all), NULL, 0, "every difference, however many"},
+    {"threads", CLI_RANK, FIELD(threads), "N", 0, "threads (one per processor, up to 8)"},
+    {"all", CLI_FLAG, FIELD(all), NULL, 0, "print every difference"},
     {"json", CLI_FLAG, FIELD(json), NULL, 0, "one JSON object on one line"},
 };
 #undef FIELD
@@ -248,9 +248,11 @@ static reshard_status print_text(const verifying *v)
     print_whole(v->sources[0].path, v->checkpoints[0], stats->digest_a);
     print_whole(v->sources[1].path, v->checkpoints[1], stats->digest_b);
     if (stats->tensors_left_out != 0)
-        printf("%" PRId64 " of A left out, as the options say\n", stats->tensors_left_out);
+        printf("%" PRId64 " tensor%s of A left out by the options\n", stats->tensors_left_out,
+               stats->tensors_left_out == 1 ? "" : "s");
     if (stats->tensors_dropped != 0)
-        printf("%" PRId64 " only in A, ignored\n", stats->tensors_dropped);
+        printf("%" PRId64 " tensor%s only in A, ignored\n", stats->tensors_dropped,
+               stats->tensors_dropped == 1 ? "" : "s");
     printf("compared %s: %" PRId64 " tensor%s, %s of B\n",
            v->values->digest ? "by digest" : "byte for byte", stats->tensors_compared,
            stats->tensors_compared == 1 ? "" : "s", cli_size_text(stats->bytes_compared, size));
@@ -409,7 +411,7 @@ static int run(const cli_command *command, int argc, char **argv)
 
 const cli_command cli_command_verify = {
     .name = "verify",
-    .summary = "a checkpoint is whole, or two hold the same tensors",
+    .summary = "checks a checkpoint, or that two hold the same tensors",
     .synopsis = "A [B] [--from MESH] [--from-b MESH] [--rules R] [--dtype D]\n"
                 "  [--rename GLOB=NAME] [--ignore-dropped] [--digest] [OPTIONS]",
     .description =

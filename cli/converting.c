@@ -15,41 +15,41 @@
 
 const cli_option cli_converting_options[CLI_CONVERTING_OPTIONS] = {
     {"to", CLI_TEXT, FIELD(to), "MESH", 0, "the mesh to split over: tp=4 or dp=2,tp=4"},
-    {"rules", CLI_TEXT, FIELD(rules), "R", 0,
-     "how: llama, gpt2, neox, mixtral, fsdp, .. or a file"},
+    {"rules", CLI_TEXT, FIELD(rules), "R", 0, "rules to split by: llama, gpt2, fsdp, .. or a file"},
     CLI_SET_OPTION(cli_converting, source),
-    {"from", CLI_TEXT, FIELD(source.from), "MESH", 0, "the mesh of a source of plain rank files"},
-    {"from-rules", CLI_TEXT, FIELD(source.rules), "R", 0, "how those are split, if not by --rules"},
+    {"from", CLI_TEXT, FIELD(source.from), "MESH", 0, "the mesh of plain rank files: tp=4"},
+    {"from-rules", CLI_TEXT, FIELD(source.rules), "R", 0,
+     "how rank files are split, if not by --rules"},
     CLI_FILES_OPTIONS(cli_converting, source),
     {"format", CLI_FORMAT, FIELD(format), NULL, 0,
-     "what to write; whole tensors are hf, split ones dcp-safetensors"},
+     "the format to write; auto is hf or, with --to, dcp-safetensors"},
     {"max-shard-size", CLI_SIZE, FIELD(shard_bytes_max), "SIZE", 0,
      "hf: begin another file beyond this (5GB)"},
     {"dtype", CLI_TEXTS, FIELD(dtypes), "[GLOB=]D", 0,
      "cast to f16, bf16, f32, f64, f8_e4m3 or f8_e5m2"},
     {"dequantize", CLI_TEXT, FIELD(dequantize), "D", 0,
      "fp8 and mxfp4 weights become values: bf16, f16 or f32"},
-    {"include", CLI_TEXTS, FIELD(includes), "GLOB", 0, "these tensors only"},
+    {"include", CLI_TEXTS, FIELD(includes), "GLOB", 0, "only these tensors"},
     {"exclude", CLI_TEXTS, FIELD(excludes), "GLOB", 0, "not these tensors"},
-    {"only", CLI_TEXT, FIELD(only), "NAME", 0, "what is under this name, without it: optimizer"},
-    {"all", CLI_FLAG, FIELD(all), NULL, 0,
-     "hf: everything of a nested source, not its model alone"},
+    {"only", CLI_TEXT, FIELD(only), "NAME", 0,
+     "only the part under this name, which is removed: optimizer"},
+    {"all", CLI_FLAG, FIELD(all), NULL, 0, "hf: everything in a nested source, not just its model"},
     {"dtensor", CLI_FLAG, FIELD(dtensor), NULL, 0,
-     "torch over a mesh: DTensors in place of plain local tensors"},
+     "torch over a mesh: DTensors instead of plain local tensors"},
     {"rename", CLI_TEXTS, FIELD(renames), "GLOB=NAME", 0,
-     "new names; {1}, {2} .. are what wildcards stand for"},
+     "new names; {1}, {2}, .. are what the wildcards matched"},
     {"max-memory", CLI_SIZE, FIELD(memory_bytes_max), "SIZE", 0,
-     "for data on its way (512M; at least 1M)"},
-    {"threads", CLI_RANK, FIELD(threads), "N", 0, "how many (one for each processor, up to 8)"},
+     "memory for data in flight (512M; at least 1M)"},
+    {"threads", CLI_RANK, FIELD(threads), "N", 0, "threads (one per processor, up to 8)"},
     {"json", CLI_FLAG, FIELD(json), NULL, 0, "one JSON object on one line"},
     {"html", CLI_TEXT, FIELD(html), "FILE", 0, "the plan as a page for browsers (with --dry-run)"},
-    {"resume", CLI_FLAG, FIELD(resume), NULL, 0, "continue what an interrupted run left"},
+    {"resume", CLI_FLAG, FIELD(resume), NULL, 0, "continue an interrupted run"},
     {"verify", CLI_FLAG, FIELD(verify), NULL, 0, "read the output back and compare it"},
     {"dry-run", CLI_FLAG, FIELD(dry_run), NULL, 0, "say what would be done"},
     {"link", CLI_FLAG, FIELD(link), NULL, 0, "hard-link files that do not change"},
     {"no-sync", CLI_FLAG, FIELD(no_sync), NULL, 0, "do not wait for the disk; for measurements"},
     {"journal-bytes", CLI_SIZE, FIELD(journal_bytes), "SIZE", 0,
-     "sync and record progress after this much (1G)"},
+     "sync and record progress every so many bytes (1G)"},
     {"quiet", CLI_FLAG, FIELD(quiet), NULL, 0, "print nothing but errors"},
     CLI_TRACING_OPTIONS(cli_converting, tracing),
 };
@@ -215,7 +215,7 @@ void cli_conversion_print(const cli_conversion *made, const char *target)
     printf("%" PRId64 " tensor%s in %" PRId32 " file%s, %s\n", stats->tensor_count,
            stats->tensor_count == 1 ? "" : "s", stats->written_file_count,
            stats->written_file_count == 1 ? "" : "s", stats->format);
-    printf("reads %s, writes %s (%s shared where the file system can), %s for %" PRId32
+    printf("reads %s, writes %s (%s shared if the file system can), %s of memory for %" PRId32
            " thread%s\n",
            cli_size_text(report->bytes_read, read), cli_size_text(report->bytes_written, written),
            cli_size_text(report->bytes_shared, shared), cli_size_text(stats->memory_bytes, memory),
@@ -228,17 +228,18 @@ void cli_conversion_print_report(const cli_conversion *made)
     char size[CLI_SIZE_TEXT];
     int is_partly_seen = made->casts && report->bytes_resumed != 0 && report->bytes_verified == 0;
     if (report->bytes_resumed != 0)
-        printf("%s were done already%s\n", cli_size_text(report->bytes_resumed, size),
+        printf("%s were already done by an earlier run%s\n",
+               cli_size_text(report->bytes_resumed, size),
                is_partly_seen ? ", and values that overflowed there are not counted" : "");
     if (report->values_overflowed != 0)
-        printf("overflow: %" PRIu64 " value%s finite in the source and not in the output\n",
+        printf("overflow: %" PRIu64 " value%s finite in the source but not in the output\n",
                report->values_overflowed, report->values_overflowed == 1 ? " is" : "s are");
     if (report->bytes_shared != 0)
-        printf("%s were shared with the source, or copied by a server\n",
+        printf("%s were shared with the source's files, or copied by a file server\n",
                cli_size_text(report->bytes_shared, size));
     if (report->digest[0] != '\0')
         printf("digest %s\n", report->digest);
     if (report->bytes_verified != 0)
-        printf("verified: %s read back, and equal to what the source gives\n",
+        printf("verified: %s read back and equal to the converted source\n",
                cli_size_text(report->bytes_verified, size));
 }

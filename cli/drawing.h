@@ -22,12 +22,14 @@ typedef struct cli_drawing {
     {                                                                                           \
         "draw", CLI_FLAG, offsetof(type, drawing.draw), NULL, 0, "a picture instead of a table" \
     }
-#define CLI_DRAWING_OPTIONS(type)                                                                  \
-    {"ascii", CLI_FLAG, offsetof(type, drawing.ascii), NULL, 0, "--draw without Unicode's lines"}, \
-        {"slice",     CLI_TEXTS, offsetof(type, drawing.slices),                                   \
-         "DIM=INDEX", 0,         "draw what lies at one index of a dim"},                          \
-    {                                                                                              \
-        "svg", CLI_TEXT, offsetof(type, drawing.svg), "FILE", 0, "also write a picture to a file"  \
+#define CLI_DRAWING_OPTIONS(type)                                                                 \
+    {                                                                                             \
+        "ascii", CLI_FLAG, offsetof(type, drawing.ascii),                                         \
+        NULL,    0,        "draw with ASCII characters only"},                                    \
+        {"slice",     CLI_TEXTS, offsetof(type, drawing.slices),                                  \
+         "DIM=INDEX", 0,         "draw only one index of a dim"},                                 \
+    {                                                                                             \
+        "svg", CLI_TEXT, offsetof(type, drawing.svg), "FILE", 0, "also write a picture to a file" \
     }
 
 /* A picture of a plan or, if plan is NULL, of a layout. */

@@ -82,7 +82,7 @@ static void print_matrix(const cli_conversion *made, const uint64_t *matrix)
     char size[CLI_SIZE_TEXT];
     if (matrix == NULL || made->stats.source_file_count > FILES_SHOWN_MAX ||
         made->stats.target_file_count > FILES_SHOWN_MAX) {
-        printf("\nThe matrix file to file is printed for up to %d files, with --json for up to "
+        printf("\nThe file-to-file matrix is printed for up to %d files, with --json for up to "
                "%d.\n",
                FILES_SHOWN_MAX, CLI_MATRIX_RANKS_MAX);
         return;

@@ -156,10 +156,10 @@ static void print_relabelling(const cli_plan_report *report)
     int32_t count = reshard_plan_relabelling(report->plan, &ranks);
     if (count == 0)
         return;
-    printf("\n%srelabelling%s (rank that plays a target rank)\n ", cli_style_begin(CLI_BOLD),
-           cli_style_end(CLI_BOLD));
+    printf("\n%srelabelling%s (rank that takes the place of a target rank)\n ",
+           cli_style_begin(CLI_BOLD), cli_style_end(CLI_BOLD));
     for (int32_t i = 0; i < count && i < RELABEL_SHOWN_MAX; i++)
-        printf(" %" PRId32 " plays %" PRId32 "%s", ranks[i],
+        printf(" %" PRId32 " for %" PRId32 "%s", ranks[i],
                reshard_layout_rank_at(report->target, i), i + 1 < count ? "," : "\n");
     if (count > RELABEL_SHOWN_MAX)
         printf(" ... %" PRId32 " more, see --json\n", count - RELABEL_SHOWN_MAX);
@@ -171,11 +171,11 @@ static void print_matrix(const cli_plan_report *report)
     char size[CLI_SIZE_TEXT];
     if (n > MATRIX_SHOWN_MAX) {
         printf(
-            "\nThe matrix rank to rank is printed for up to %d ranks, with --json for up to %d.\n",
+            "\nThe rank-to-rank matrix is printed for up to %d ranks, with --json for up to %d.\n",
             MATRIX_SHOWN_MAX, CLI_MATRIX_RANKS_MAX);
         return;
     }
-    printf("\n%srank to rank%s (rows hand to columns, the diagonal stays)\n",
+    printf("\n%srank to rank%s (rows send to columns, the diagonal stays)\n",
            cli_style_begin(CLI_BOLD), cli_style_end(CLI_BOLD));
     cli_table *table = cli_table_create(n + 1);
     cli_table_add(table, CLI_PLAIN, "%s", "");

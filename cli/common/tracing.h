@@ -15,12 +15,12 @@ typedef struct cli_tracing {
 } cli_tracing;
 
 /* Rows for a command's option table; its struct `values` has a cli_tracing at `field`. */
-#define CLI_TRACING_OPTIONS(values, field)                                            \
-    {"trace", CLI_TEXT, offsetof(values, field.path),                                 \
-     "FILE",  0,        "write who did what when, for chrome://tracing or Perfetto"}, \
-    {                                                                                 \
-        "trace-events", CLI_RANK, offsetof(values, field.events_max), "N", 0,         \
-            "events kept for each thread (65536)"                                     \
+#define CLI_TRACING_OPTIONS(values, field)                                    \
+    {"trace", CLI_TEXT, offsetof(values, field.path),                         \
+     "FILE",  0,        "write a trace for chrome://tracing or Perfetto"},    \
+    {                                                                         \
+        "trace-events", CLI_RANK, offsetof(values, field.events_max), "N", 0, \
+            "events kept for each thread (65536)"                             \
     }
 
 /* Uses RESHARD_TRACE if --trace was not given. Returns whether a trace is wanted. */

@@ -92,7 +92,7 @@ class Casts(ConvertTest):
                                     ("f8_e5m2", "f8_e5m2", 5 + 1001)]:
             report = self.convert("source", name, "--dtype", dtype)
             self.assertEqual(report["values_overflowed"], wanted, dtype)
-        self.assertIn("overflow: 1004 values are finite in the source and not in the output\n",
+        self.assertIn("overflow: 1004 values are finite in the source but not in the output\n",
                       self.read_text("convert", self.at("source"), self.at("text"), "--dtype", "f16"))
         # Each value once, however many ranks hold it.
         for name, options in [("ranks", ["--to", "dp=4"]), ("checked", ["--to", "dp=4", "--verify"]), ("fsdp", ["--to", "fsdp=3", "--verify"])]:
@@ -112,8 +112,8 @@ class Casts(ConvertTest):
         with open(self.at("out.partial/.reshard-journal"), "rb") as file:
             journal = file.read() + b"finished\n"
         self.assertEqual(self.convert("source", "out", *options)["values_overflowed"], 2000)
-        for verify, wanted in [([], "3.9 KiB were done already, and values that overflowed there are not counted\n"),
-                               (["--verify"], "3.9 KiB were done already\noverflow: 2000 values are finite in the source and not in the output\n")]:
+        for verify, wanted in [([], "3.9 KiB were already done by an earlier run, and values that overflowed there are not counted\n"),
+                               (["--verify"], "3.9 KiB were already done by an earlier run\noverflow: 2000 values are finite in the source but not in the output\n")]:
             with open(self.at("out/.reshard-journal"), "wb") as file:
                 file.write(journal)
             self.assertIn(wanted, self.read_text("convert", self.at("source"), self.at("out"), *options, *verify))

@@ -439,7 +439,7 @@ class Options(ConvertTest):
             self.assertIn("nothing was written", self.read_text("convert", self.at("source"), target, "--dry-run"))
         self.write_hf("large", {"big": tensor(random.Random(SEED), "U8", 600, 1000)})
         said = self.read_text("convert", self.at("large"), self.at("x"), "--dry-run")
-        self.assertIn("KiB shared where the file system can", said)
+        self.assertIn("KiB shared if the file system can", said)
         self.assertNotIn("were shared", said)
 
     def test_quiet_and_words(self):
@@ -573,7 +573,7 @@ class Interruptions(ConvertTest):
         if not os.path.exists(self.at("out")):
             return False
         if os.path.exists(self.at("out/.reshard-journal")):  # killed between the last two steps
-            self.fails("source", "out", *self.OPTIONS, words="interrupted at its last step; resume it; --resume goes on with it")
+            self.fails("source", "out", *self.OPTIONS, words="interrupted at its last step; resume it; --resume continues it")
             self.finish()
         self.check_same("expected", "out")
         return True
@@ -661,7 +661,7 @@ class Interruptions(ConvertTest):
             running.send_signal(number)
             _, errors = running.communicate(timeout=200)
             if running.returncode == 1:
-                self.assertIn(b"out.partial holds what was done; --resume goes on with it", errors)
+                self.assertIn(b"out.partial holds what was done; --resume continues it", errors)
                 self.assertEqual(os.stat(self.at("out.partial")).st_mode & 0o777, 0o700)
                 self.assertFalse(os.path.exists(self.at("out")))
                 self.fails("source", "out", *self.OPTIONS, words="left by a conversion that was interrupted")

@@ -49,7 +49,7 @@ class BenchTest(CommandTest):
 
     def test_redistribute_refused(self):
         case = ["bench", "redistribute", "--shape=8x8", "--dtype=f32", "--from=2: S(0)"]
-        self.check_fails([*case, "--to=2: S(1)", "--runs=4"], code=2, words="--runs 4: from 5 to 1000 are possible")
+        self.check_fails([*case, "--to=2: S(1)", "--runs=4"], code=2, words="--runs 4: must be from 5 to 1000")
         self.check_fails([*case, "--to=2: S(2)"], words="dimension 2 does not exist")
         self.check_fails([*case, "--to=3[0,0,1]: S(1)"], words="each rank must have one shard")
 

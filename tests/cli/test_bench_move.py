@@ -115,8 +115,8 @@ class BenchMoveTest(CommandTest):
     def test_bad_input(self):
         case = ["bench", "move", "--shape", "4x4", "--dtype", "f32", "--from", "2: S(0)", "--to"]
         self.check_fails([*case, "2: S(5)"], 2, "dimension 5")
-        self.check_fails([*case, "2: S(1)", "--runs", "1"], 2, "--runs 1: from 5 to 1000")
-        self.check_fails([*case, "2: S(1)", "--runs", "0", "--dump", "x"], 2, "--runs 0: from 1 to 1000")
+        self.check_fails([*case, "2: S(1)", "--runs", "1"], 2, "--runs 1: must be from 5 to 1000")
+        self.check_fails([*case, "2: S(1)", "--runs", "0", "--dump", "x"], 2, "--runs 0: must be from 1 to 1000")
         self.check_fails(["bench", "move", "--shape", "4x4", "--dtype", "f4", "--from", "2: S(0)", "--to", "2: R"], 2, "4 bits")
         self.check_fails([*case, "2: S(1)", "--dump", "/dev/null/x"], 1, "--dump")
 

@@ -18,7 +18,7 @@ kept               64 MiB  25.0%
 """
 
 MATRIX = """\
-rank to rank (rows hand to columns, the diagonal stays)
+rank to rank (rows send to columns, the diagonal stays)
         0       1       2       3
 0  16 MiB  16 MiB  16 MiB  16 MiB
 1  16 MiB  16 MiB  16 MiB  16 MiB
@@ -136,7 +136,7 @@ class PlanTest(CommandTest):
         self.assertEqual(found["relabel"], [3, 0, 1, 2])
         text = self.read_text(*arguments_of(source, target), "--relabel")
         self.assertIn("moved otherwise   16 KiB  without --relabel\n", text)
-        self.assertIn("  3 plays 0, 0 plays 1, 1 plays 2, 2 plays 3\n", text)
+        self.assertIn("  3 for 0, 0 for 1, 1 for 2, 2 for 3\n", text)
 
     def test_partial_to_replicate(self):
         for more in [[], ["--single-stage"]]:

@@ -20,7 +20,7 @@ WRONG_USAGE = [
     (["--help", "plan"], "unexpected argument"),
     (["help", "nothing"], 'unknown command "nothing"'),
     (["help", "plan", "more"], 'unexpected argument "more"'),
-    (["bench"], "what to measure is missing"),
+    (["bench"], "no measurement is given"),
     (["bench", "nothing"], 'unknown measurement "nothing"'),
     (["help", "bench", "nothing"], 'unknown measurement "nothing"'),
     (["help", "bench", "plan", "more"], 'unexpected argument "more"'),
