@@ -26,14 +26,7 @@
 /* Beyond so many pieces no spec is inferred: it takes too long, and nobody would read the
  * result. */
 enum { PIECES_INFERRED_MAX = 16384 };
-enum {
-    VALUES_MAX = 24,
-    ROWS_MAX = 64,
-    ROWS_FIRST = 48,
-    ROWS_LAST = 8,
-    DTYPE_TEXT = 24,
-    LONG_SHAPE_TEXT = 512
-};
+enum { VALUES_MAX = 24, ROWS_MAX = 64, ROWS_FIRST = 48, ROWS_LAST = 8, DTYPE_TEXT = 24 };
 
 typedef struct inspect_values {
     cli_checkpoint_source source;
@@ -157,24 +150,16 @@ static reshard_status print_json(const reshard_checkpoint *checkpoint)
 
 /* ---- as a table ------------------------------------------------------------------------------ */
 
-static void long_shape_text(int32_t ndim, const int64_t *shape, char buffer[LONG_SHAPE_TEXT])
-{
-    int length = snprintf(buffer, LONG_SHAPE_TEXT, "%s", ndim == 0 ? "scalar" : "");
-    for (int32_t d = 0; d < ndim && length < LONG_SHAPE_TEXT - 32; d++)
-        length += snprintf(buffer + length, LONG_SHAPE_TEXT - (size_t)length, "%s%" PRId64,
-                           d == 0 ? "" : "x", shape[d]);
-}
-
 /* In the file of a single rank: the whole tensor that this is a part of, as far as the file
  * says. */
 static void add_whole(cli_table *table, const reshard_stored_tensor *tensor)
 {
-    char shape[LONG_SHAPE_TEXT], offset[LONG_SHAPE_TEXT];
-    long_shape_text(tensor->whole_ndim, tensor->whole_shape, shape);
+    char shape[CLI_SHAPE_TEXT], offset[CLI_SHAPE_TEXT];
+    cli_shape_text(tensor->whole_ndim, tensor->whole_shape, shape);
     if (tensor->whole_spec != NULL) {
         cli_table_add(table, CLI_PLAIN, "part of %s, %s", shape, tensor->whole_spec);
     } else {
-        long_shape_text(tensor->whole_ndim, tensor->whole_offset, offset);
+        cli_shape_text(tensor->whole_ndim, tensor->whole_offset, offset);
         cli_table_add(table, CLI_PLAIN, "part of %s at %s", shape, offset);
     }
 }
@@ -243,22 +228,18 @@ static reshard_status add_split(cli_table *table, const reshard_checkpoint *chec
     return status;
 }
 
-enum { NAME_SHOWN = 120 };
-
 static reshard_status add_tensor(cli_table *table, const reshard_checkpoint *checkpoint,
                                  int64_t index)
 {
-    char size[CLI_SIZE_TEXT], dtype[DTYPE_TEXT], shape[LONG_SHAPE_TEXT];
-    char name[NAME_SHOWN + 1];
+    char size[CLI_SIZE_TEXT], dtype[DTYPE_TEXT], shape[CLI_SHAPE_TEXT];
+    char name[CLI_NAME_TEXT];
     reshard_stored_tensor tensor = {.size = sizeof tensor};
     reshard_status status = reshard_checkpoint_tensor(checkpoint, index, &tensor);
     if (status != RESHARD_OK)
         return status;
-    long_shape_text(tensor.ndim, tensor.shape, shape);
-    (void)reshard_text_escape(tensor.name, tensor.name_bytes, name, sizeof name);
-    cli_table_add(table, CLI_PLAIN, "%s", name);
+    cli_table_add(table, CLI_PLAIN, "%s", cli_name_text(tensor.name, tensor.name_bytes, name));
     cli_table_add(table, CLI_PLAIN, "%s", dtype_text(tensor.dtype, dtype));
-    cli_table_add(table, CLI_PLAIN, "%s", shape);
+    cli_table_add(table, CLI_PLAIN, "%s", cli_shape_text(tensor.ndim, tensor.shape, shape));
     cli_table_add(table, CLI_PLAIN, "%s", cli_size_text(tensor.bytes, size));
     if (tensor.whole_shape != NULL) {
         add_whole(table, &tensor);

@@ -9,6 +9,7 @@
 #include "cli/common/failure.h"
 #include "cli/common/input.h"
 #include "cli/common/json.h"
+#include "cli/common/names.h"
 #include "cli/common/ranks.h"
 #include "cli/common/sizes.h"
 #include "cli/common/style.h"
@@ -19,7 +20,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-enum { ROWS_MAX = 64, TEXT_SHOWN = 200 };
+enum { ROWS_MAX = 64, ELEMENT_TEXT = 360 };
 
 typedef struct verify_values {
     cli_checkpoint_source source; /* A; B has the same sets, unlisted and padding */
@@ -174,42 +175,38 @@ static reshard_status compare_rank(void *user, reshard_group *group)
 
 static const char *const kind_names[] = {"", "only in A", "only in B", "dtype", "shape", "bytes"};
 
-static void describe(const reshard_checkpoint *checkpoint, int64_t index, reshard_dtype dtype,
-                     char buffer[TEXT_SHOWN])
+/* Adds the dtype and shape of a tensor, or nothing if there is no such tensor. */
+static void add_tensor(cli_table *table, const reshard_checkpoint *checkpoint, int64_t index,
+                       reshard_dtype dtype)
 {
     reshard_stored_tensor tensor = {.size = sizeof tensor};
-    buffer[0] = '\0';
+    char shape[CLI_SHAPE_TEXT];
     if (index < 0 || reshard_checkpoint_tensor(checkpoint, index, &tensor) != RESHARD_OK)
-        return;
-    int length = snprintf(buffer, TEXT_SHOWN, "%s %s",
-                          reshard_dtype_name(dtype != RESHARD_DTYPE_NONE ? dtype : tensor.dtype),
-                          tensor.ndim == 0 ? "scalar" : "");
-    for (int32_t d = 0; d < tensor.ndim && length < TEXT_SHOWN - 32; d++)
-        length += snprintf(buffer + length, TEXT_SHOWN - (size_t)length, "%s%" PRId64,
-                           d == 0 ? "" : "x", tensor.shape[d]);
+        cli_table_add(table, CLI_PLAIN, "%s", "");
+    else
+        cli_table_add(table, CLI_PLAIN, "%s %s",
+                      reshard_dtype_name(dtype != RESHARD_DTYPE_NONE ? dtype : tensor.dtype),
+                      cli_shape_text(tensor.ndim, tensor.shape, shape));
 }
 
 /* "[2, 7]: 0.5 and 0.25" */
-static void describe_element(const reshard_difference *found, char buffer[TEXT_SHOWN + 160])
+static void describe_element(const reshard_difference *found, char buffer[ELEMENT_TEXT])
 {
-    int length = snprintf(buffer, TEXT_SHOWN + 160, "[");
+    int length = snprintf(buffer, ELEMENT_TEXT, "[");
     for (int32_t d = 0; d < found->ndim; d++)
-        length += snprintf(buffer + length, (size_t)(TEXT_SHOWN + 160 - length), "%s%" PRId64,
+        length += snprintf(buffer + length, (size_t)(ELEMENT_TEXT - length), "%s%" PRId64,
                            d == 0 ? "" : ", ", found->element[d]);
-    (void)snprintf(buffer + length, (size_t)(TEXT_SHOWN + 160 - length), "]: %s and %s",
-                   found->value_a, found->value_b);
+    (void)snprintf(buffer + length, (size_t)(ELEMENT_TEXT - length), "]: %s and %s", found->value_a,
+                   found->value_b);
 }
 
 static void add_row(cli_table *table, const verifying *v, const reshard_difference *found)
 {
-    char text[TEXT_SHOWN], element[TEXT_SHOWN + 160] = "", name[TEXT_SHOWN];
-    (void)reshard_text_escape(found->name, found->name_bytes, name, sizeof name);
-    cli_table_add(table, CLI_PLAIN, "%s", name);
+    char element[ELEMENT_TEXT] = "", name[CLI_NAME_TEXT];
+    cli_table_add(table, CLI_PLAIN, "%s", cli_name_text(found->name, found->name_bytes, name));
     cli_table_add(table, CLI_PLAIN, "%s", kind_names[found->kind]);
-    describe(v->checkpoints[0], found->a, found->dtype, text);
-    cli_table_add(table, CLI_PLAIN, "%s", text);
-    describe(v->checkpoints[1], found->b, RESHARD_DTYPE_NONE, text);
-    cli_table_add(table, CLI_PLAIN, "%s", text);
+    add_tensor(table, v->checkpoints[0], found->a, found->dtype);
+    add_tensor(table, v->checkpoints[1], found->b, RESHARD_DTYPE_NONE);
     if (found->ndim >= 0)
         describe_element(found, element);
     cli_table_add(table, CLI_PLAIN, "%s", element);

@@ -10,8 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LONG_SHAPE_TEXT = 512, NAME_SHOWN = 160 };
-
 reshard_status cli_plan_tensors_sort(const cli_conversion *made, cli_name **out_names)
 {
     int64_t count = made->stats.tensor_count;
@@ -28,26 +26,17 @@ reshard_status cli_plan_tensors_sort(const cli_conversion *made, cli_name **out_
     return status;
 }
 
-static void shape_text(int32_t ndim, const int64_t *shape, char buffer[LONG_SHAPE_TEXT])
-{
-    int length = snprintf(buffer, LONG_SHAPE_TEXT, "%s", ndim == 0 ? "scalar" : "");
-    for (int32_t d = 0; d < ndim && length < LONG_SHAPE_TEXT - 32; d++)
-        length += snprintf(buffer + length, LONG_SHAPE_TEXT - (size_t)length, "%s%" PRId64,
-                           d == 0 ? "" : "x", shape[d]);
-}
-
 /* ---- as a table ------------------------------------------------------------------------------ */
 
 static void add_tensor(cli_table *table, const reshard_conversion_tensor *tensor)
 {
-    char name[NAME_SHOWN + 1], shape[LONG_SHAPE_TEXT], local[LONG_SHAPE_TEXT] = "";
+    char name[CLI_NAME_TEXT], shape[CLI_SHAPE_TEXT], local[CLI_SHAPE_TEXT] = "";
     char clipped[CLI_SPEC_SHOWN];
     const char *mesh_end = tensor->cut != NULL ? strstr(tensor->cut, ": ") : NULL;
-    shape_text(tensor->ndim, tensor->shape, shape);
+    cli_shape_text(tensor->ndim, tensor->shape, shape);
     if (tensor->local_shape != NULL)
-        shape_text(tensor->local_ndim, tensor->local_shape, local);
-    (void)reshard_text_escape(tensor->name, tensor->name_bytes, name, sizeof name);
-    cli_table_add(table, CLI_PLAIN, "%s", name);
+        cli_shape_text(tensor->local_ndim, tensor->local_shape, local);
+    cli_table_add(table, CLI_PLAIN, "%s", cli_name_text(tensor->name, tensor->name_bytes, name));
     cli_table_add(table, CLI_PLAIN, "%s", reshard_dtype_name(tensor->dtype));
     cli_table_add(table, CLI_PLAIN, "%s", shape);
     cli_table_add(table, CLI_PLAIN, "%s",

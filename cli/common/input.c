@@ -119,11 +119,14 @@ int cli_layout_text(const reshard_layout *layout, char **out_text)
 
 const char *cli_shape_text(int32_t ndim, const int64_t *extents, char buffer[CLI_SHAPE_TEXT])
 {
-    int length = 0;
-    snprintf(buffer, CLI_SHAPE_TEXT, "scalar");
-    for (int32_t d = 0; d < ndim; d++)
+    enum { ROOM = 32 }; /* for one more extent, or the dots */
+    int length = snprintf(buffer, CLI_SHAPE_TEXT, "%s", ndim == 0 ? "scalar" : "");
+    int32_t d = 0;
+    for (; d < ndim && length < CLI_SHAPE_TEXT - ROOM; d++)
         length += snprintf(buffer + length, CLI_SHAPE_TEXT - (size_t)length, "%s%" PRId64,
                            d == 0 ? "" : "x", extents[d]);
+    if (d < ndim)
+        (void)snprintf(buffer + length, CLI_SHAPE_TEXT - (size_t)length, "...");
     return buffer;
 }
 

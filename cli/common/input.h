@@ -29,9 +29,10 @@ int cli_layout_read(reshard_context *context, const char *argument, const cli_sh
 /* The layout's canonical spec. The caller frees it. */
 int cli_layout_text(const reshard_layout *layout, char **out_text);
 
-#define CLI_SHAPE_TEXT 192
+#define CLI_SHAPE_TEXT 512
 
-/* "10x7", "scalar". Returns `buffer`. */
+/* "10x7", "scalar". Stored tensors may have any number of dims; if there is no room for all, the
+ * text ends in "...". Returns `buffer`. */
 const char *cli_shape_text(int32_t ndim, const int64_t *extents, char buffer[CLI_SHAPE_TEXT]);
 
 /* How many bytes of a spec's text are shown to a person. */

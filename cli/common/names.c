@@ -1,9 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* names.c - sorts names of tensors. */
+/* names.c - shows and sorts names of tensors. */
 #include "cli/common/names.h"
+
+#include <reshard/base.h>
 
 #include <stdlib.h>
 #include <string.h>
+
+const char *cli_name_text(const char *bytes, size_t count, char buffer[CLI_NAME_TEXT])
+{
+    if (reshard_text_escape(bytes, count, buffer, CLI_NAME_TEXT) >= CLI_NAME_TEXT)
+        memcpy(buffer + CLI_NAME_TEXT - 4, "...", 4);
+    return buffer;
+}
 
 static int is_digit(char c)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* names.h - names of tensors in the order in which people read them: layers.2 before layers.10. */
+/* names.h - names of tensors as people read them, in the order layers.2, layers.10. */
 #ifndef CLI_NAMES_H
 #define CLI_NAMES_H
 
@@ -11,6 +11,12 @@ typedef struct cli_name {
     size_t count;
     int64_t index; /* the caller's own */
 } cli_name;
+
+#define CLI_NAME_TEXT 164
+
+/* A name as tables show it: escaped (reshard_text_escape) and, if it is long, cut short with "..."
+ * at its end. Returns `buffer`. */
+const char *cli_name_text(const char *bytes, size_t count, char buffer[CLI_NAME_TEXT]);
 
 /* Sorts as text, except that runs of digits are compared by value. */
 void cli_names_sort(cli_name *names, size_t count);

@@ -307,6 +307,17 @@ class VerifyTest(CommandTest):
                           ["plan", "--tensors"], ["rules", "--for"]):
             self.read_text(*arguments, self.at("many"), preexec_fn=lower)
 
+    def test_what_is_cut_short_says_so(self):
+        """Long names and shapes of many dims end in dots where a table leaves the rest out."""
+        for name, value in [("a", b"x"), ("b", b"y")]:
+            files.write(self.at(f"{name}.safetensors"), {"n" * 300: ("U8", (1,), value), "d": ("U8", (1,) * 300, value)})
+        for code, *arguments in [(0, "inspect", self.at("a.safetensors")), (0, "plan", self.at("a.safetensors"), "--tensors"),
+                                 (1, "verify", self.at("a.safetensors"), self.at("b.safetensors"))]:
+            done = run(*arguments)
+            self.assertEqual(done.returncode, code, done.stderr)
+            self.assertRegex(done.stdout, r"(?m)^ *n{150,300}\.\.\.  ")
+            self.assertRegex(done.stdout, r"(?m)^ *d .*(1x){80,299}[1x]?\.\.\.( |$)")
+
     def test_names_cannot_speak_to_the_terminal(self):
         """Controls, directions, invisible marks and newlines in names are escaped in all that is printed."""
         files.write(self.at("a.safetensors"), {NASTY: ("U8", (2,), b"ab"), "x": ("U8", (1,), b"x")})
