@@ -220,7 +220,7 @@ static int measure_case(bench *shared, int index)
     if (code == CLI_DONE)
         code = measure_turns(shared, measured, result);
     for (int i = 0; i < LIMIT_COUNT && code == CLI_DONE; i++) {
-        bench_child_report report;
+        bench_child_report report = {0};
         code = run_convert(shared, measured, limits[i], &report, &result->target);
         result->peaks[i] = report.peak_bytes;
     }
@@ -238,7 +238,7 @@ static int measure_crowd(bench *shared)
     int code = bench_sample_write_crowd(shared->work, shared->source, shared->values->tensors,
                                         CROWD_FILES);
     for (int32_t i = 0; i < shared->values->runs && code == CLI_DONE; i++) {
-        bench_child_report report;
+        bench_child_report report = {0};
         code = bench_child_convert(shared->work, shared->source, shared->target, &planning, NULL,
                                    &report);
         seconds[i] = report.seconds;

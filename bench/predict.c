@@ -162,7 +162,8 @@ static int predict_moves(bench *b)
         if (!is_wanted(&cases[i]))
             continue;
         code = predict_move(b, &cases[i], &b->timings[b->first[i]], &b->timings[b->own[i]], &row);
-        b->rows[b->row_count++] = row;
+        if (code == CLI_DONE)
+            b->rows[b->row_count++] = row;
     }
     return code;
 }

@@ -7,6 +7,7 @@
 #include "cli/common/failure.h"
 #include "cli/common/sizes.h"
 
+#include <assert.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -202,6 +203,7 @@ int cli_options_parse(const cli_command *command, int argc, char **argv, void *v
     const char *operands[2] = {NULL, NULL};
     int options_ended = 0;
     int code = CLI_DONE;
+    assert(command->option_count <= OPTIONS_MAX);
     while (code == CLI_DONE && state.next < argc) {
         const char *text = argv[state.next];
         if (!options_ended && strcmp(text, "--") == 0) {
