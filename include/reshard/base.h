@@ -138,9 +138,9 @@ RESHARD_API void reshard_context_reset_peak(reshard_context *context);
 
 /* A context that uses malloc keeps the memory of released large tensors (1 MiB or more) for later
  * ones of the same size, because getting fresh memory takes longer than filling it. Large tensors
- * in use plus kept memory never exceed the most that large tensors have used at one time, and kept
- * memory counts towards memory_bytes_max. Trim gives all kept memory back to malloc. Local, from
- * any thread. The default context (NULL) keeps nothing. */
+ * in use plus kept memory never exceed the most that large tensors have used at one time; kept
+ * memory is given back when memory_bytes_max would be exceeded. Trim gives all of it back to
+ * malloc. Local, from any thread. The default context (NULL) keeps nothing. */
 RESHARD_API size_t reshard_context_bytes_kept(const reshard_context *context);
 RESHARD_API void reshard_context_trim(reshard_context *context);
 

@@ -27,9 +27,9 @@ extern "C" {
 typedef struct reshard_format {
     size_t size;      /* sizeof(reshard_format), set by the caller */
     const char *name; /* such as "hf", as calls take and return it. Static, like the description */
-    const char *description; /* half a line */
+    const char *description; /* a few words */
     int reads, writes;       /* non-zero: this library can do it */
-    int is_split;            /* non-zero: written over a mesh; else whole tensors */
+    int is_split;            /* non-zero: written over a mesh; zero: whole tensors */
     int needs_mesh;          /* non-zero: the files do not say how they are split */
 } reshard_format;
 
