@@ -229,7 +229,18 @@ static reshard_status list_keeps(const reshard_part *part, int32_t rank, traffic
 
 static MPI_Datatype find_element(size_t item)
 {
-    return item == 1 ? MPI_BYTE : item == 2 ? MPI_INT16_T : item == 4 ? MPI_INT32_T : MPI_INT64_T;
+    switch (item) {
+    case 1:
+        return MPI_BYTE;
+    case 2:
+        return MPI_INT16_T;
+    case 4:
+        return MPI_INT32_T;
+    case 8:
+        return MPI_INT64_T;
+    default:
+        return MPI_C_DOUBLE_COMPLEX; /* 16 bytes */
+    }
 }
 
 static reshard_status list_blocks(bench_mpi_rival *r, reshard_plan *plan)

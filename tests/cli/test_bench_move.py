@@ -104,6 +104,13 @@ class BenchMoveTest(CommandTest):
                 # MPI's collectives are given copies in one stage: no reductions, and none from few to many replicas.
                 for key in ["alltoallw_gb_per_s", "alltoallw_ratio", "alltoallv_gb_per_s", "alltoallv_ratio"]:
                     self.assertEqual(found.get(key, 0) > 0, "P" not in case[1] and "R" not in case[2], key)
+        for dtype in ["u8", "bf16", "f64", "c128"]:  # elements of every size
+            with self.subTest(dtype=dtype):
+                done = subprocess.run(["mpirun", "-n", "2", support.COMMAND, "bench", "move", "--shape", "6x10", "--dtype", dtype,
+                                       "--from", "2: S(0)", "--to", "2: S(1)", "--json"],
+                                      env=environment, capture_output=True, text=True, timeout=200, check=False)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertGreater(json.loads(done.stdout)["alltoallw_gb_per_s"], 0)
 
     def test_one_run_is_enough_for_a_dump(self):
         with tempfile.TemporaryDirectory() as folder:
