@@ -81,7 +81,7 @@ RESHARD_API reshard_status reshard_checkpoint_open(reshard_context *context, con
                                                    reshard_checkpoint **out_checkpoint);
 RESHARD_API void reshard_checkpoint_destroy(reshard_checkpoint *checkpoint);
 
-/* ---- asking ---------------------------------------------------------------------------------- */
+/* ---- queries --------------------------------------------------------------------------------- */
 
 /* The name of the checkpoint's format, as in reshard_format. Static. */
 RESHARD_API const char *reshard_checkpoint_format(const reshard_checkpoint *checkpoint);

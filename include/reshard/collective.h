@@ -52,7 +52,7 @@
 extern "C" {
 #endif
 
-/* ---- what is under way ----------------------------------------------------------------------- */
+/* ---- works ----------------------------------------------------------------------------------- */
 
 /*
  * A collective or a message that has been started. Do not touch its buffers until wait returns or
@@ -76,7 +76,7 @@ RESHARD_API reshard_status reshard_work_restart(reshard_work *work);
 /* Local. If the work is under way, waits for it first. */
 RESHARD_API void reshard_work_destroy(reshard_work *work);
 
-/* ---- everybody ------------------------------------------------------------------------------- */
+/* ---- all ranks ------------------------------------------------------------------------------- */
 
 /* Collective. target: the sources of all ranks, in rank order. source: this rank's count of
  * elements. */
@@ -95,7 +95,7 @@ RESHARD_API reshard_status reshard_all_reduce(reshard_context *context, reshard_
                                               reshard_dtype dtype, reshard_reduction reduction,
                                               int64_t count, const void *source, void *target);
 
-/* ---- one rank and the others ----------------------------------------------------------------- */
+/* ---- one rank and all ranks ------------------------------------------------------------------ */
 
 /* Collective. target: the root's source, on every rank including the root. Other sources are not
  * read. */
@@ -116,7 +116,7 @@ RESHARD_API reshard_status reshard_reduce(reshard_context *context, reshard_grou
                                           int32_t root, int64_t count, const void *source,
                                           void *target);
 
-/* ---- everybody to everybody ------------------------------------------------------------------ */
+/* ---- all ranks to all ranks ------------------------------------------------------------------ */
 
 /*
  * Collective. This rank sends send_counts[r] elements to rank r and gets receive_counts[r] from it.
@@ -137,7 +137,7 @@ RESHARD_API reshard_status reshard_all_to_all(reshard_context *context, reshard_
                                               const int64_t *receive_counts,
                                               const void *const *sources, void *const *targets);
 
-/* ---- the same, started ----------------------------------------------------------------------- */
+/* ---- collectives that return a work ---------------------------------------------------------- */
 
 /* Collective. Arguments and errors as above. `counts` and lists of buffers are copied. */
 RESHARD_API reshard_status reshard_all_gather_start(reshard_context *context, reshard_group *group,
@@ -179,7 +179,7 @@ RESHARD_API reshard_status reshard_all_to_all_start(reshard_context *context, re
                                                     const void *const *sources,
                                                     void *const *targets, reshard_work **out_work);
 
-/* ---- one rank and another -------------------------------------------------------------------- */
+/* ---- messages between two ranks -------------------------------------------------------------- */
 
 /*
  * Messages of any size between two ranks; only these two take part. The n-th send from one rank to

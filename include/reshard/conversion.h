@@ -96,7 +96,7 @@ RESHARD_API reshard_status reshard_conversion_create(reshard_context *context,
 /* Local. */
 RESHARD_API void reshard_conversion_destroy(reshard_conversion *conversion);
 
-/* ---- asking ---------------------------------------------------------------------------------- */
+/* ---- queries --------------------------------------------------------------------------------- */
 
 /* All calls in this section are Local. Pointers live as long as the conversion. */
 

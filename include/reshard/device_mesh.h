@@ -41,7 +41,7 @@ RESHARD_API reshard_status reshard_device_mesh_parse(reshard_context *context, r
 RESHARD_API reshard_device_mesh *reshard_device_mesh_retain(reshard_device_mesh *device_mesh);
 RESHARD_API void reshard_device_mesh_release(reshard_device_mesh *device_mesh);
 
-/* ---- asking; all Local ----------------------------------------------------------------------- */
+/* ---- queries, all Local ---------------------------------------------------------------------- */
 
 /* The mesh, to be asked for axes, sizes, names and ranks (reshard_mesh_axis_count and so on). Lives
  * as long as the device mesh. */

@@ -28,7 +28,7 @@
 extern "C" {
 #endif
 
-/* ---- making ---------------------------------------------------------------------------------- */
+/* ---- creating -------------------------------------------------------------------------------- */
 
 /* Collective. Makes a tensor of zeros. Errors: MISMATCH if ranks ask for different things, and
  * those of layouts. */
@@ -146,7 +146,7 @@ reshard_tensor_redistribute(reshard_tensor *tensor, reshard_spec *spec,
 RESHARD_API reshard_status reshard_tensor_redistribute_into(reshard_tensor *tensor,
                                                             reshard_tensor *target);
 
-/* ---- asking ---------------------------------------------------------------------------------- */
+/* ---- queries --------------------------------------------------------------------------------- */
 
 /* The layout and the group, not retained, and the number of this rank's shards; NULL and 0 for
  * local tensors. */

@@ -25,7 +25,7 @@ extern "C" {
 
 typedef struct reshard_group reshard_group;
 
-/* ---- making groups --------------------------------------------------------------------------- */
+/* ---- creating groups ------------------------------------------------------------------------- */
 
 /* This process alone: one rank. Local. */
 RESHARD_API reshard_status reshard_group_self(reshard_context *context, reshard_group **out_group);
@@ -44,7 +44,7 @@ RESHARD_API reshard_group *reshard_group_retain(reshard_group *group);
 /* The last release of a group over MPI is Collective. */
 RESHARD_API void reshard_group_release(reshard_group *group);
 
-/* ---- asking ---------------------------------------------------------------------------------- */
+/* ---- queries --------------------------------------------------------------------------------- */
 
 RESHARD_API int32_t reshard_group_rank(const reshard_group *group);
 RESHARD_API int32_t reshard_group_size(const reshard_group *group);
@@ -64,7 +64,7 @@ RESHARD_API void reshard_group_set_default(reshard_group *group);
 /* The default group, not retained; NULL if there is none. Local. */
 RESHARD_API reshard_group *reshard_group_default(void);
 
-/* ---- together -------------------------------------------------------------------------------- */
+/* ---- collective calls ------------------------------------------------------------------------ */
 
 /* Collective over the parent. ranks: the members, all different, in the order of their new numbers.
  * Ranks that are not listed get NULL. Errors: INVALID, MISMATCH (ranks pass different lists). */

@@ -23,7 +23,7 @@ typedef struct reshard_layout reshard_layout;
 RESHARD_API reshard_status reshard_shape_parse(const char *text, int32_t *out_ndim,
                                                int64_t out_shape[RESHARD_NDIM_MAX]);
 
-/* ---- making ---------------------------------------------------------------------------------- */
+/* ---- creating -------------------------------------------------------------------------------- */
 
 /* Everything is checked here, so a layout that exists is valid. Errors: INVALID (a dim that does
  * not exist, parts or sizes that do not add up, a shape other than that of the boxes), RANGE
@@ -38,7 +38,7 @@ RESHARD_API reshard_status reshard_layout_parse(reshard_context *context, const 
 RESHARD_API reshard_layout *reshard_layout_retain(reshard_layout *layout);
 RESHARD_API void reshard_layout_release(reshard_layout *layout);
 
-/* ---- asking ---------------------------------------------------------------------------------- */
+/* ---- queries --------------------------------------------------------------------------------- */
 
 RESHARD_API int32_t reshard_layout_ndim(const reshard_layout *layout);
 RESHARD_API const int64_t *reshard_layout_shape(const reshard_layout *layout);

@@ -52,7 +52,7 @@ RESHARD_API reshard_tensor *reshard_value_tensor(reshard_value value);
  * scope. */
 RESHARD_API reshard_value reshard_value_item(reshard_value list, int32_t index);
 
-/* ---- making modules -------------------------------------------------------------------------- */
+/* ---- creating modules ------------------------------------------------------------------------ */
 
 typedef struct reshard_module reshard_module;
 

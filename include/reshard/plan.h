@@ -105,7 +105,7 @@ RESHARD_API void reshard_plan_release(reshard_plan *plan);
 RESHARD_API reshard_status reshard_plan_adjoint(reshard_plan *plan, reshard_plan **out_plan);
 RESHARD_API int reshard_plan_is_adjoint(const reshard_plan *plan);
 
-/* ---- asking ---------------------------------------------------------------------------------- */
+/* ---- queries --------------------------------------------------------------------------------- */
 
 RESHARD_API int32_t reshard_plan_stage_count(const reshard_plan *plan);
 /* One past the highest rank of any layout. */
@@ -122,7 +122,7 @@ RESHARD_API int32_t reshard_plan_relabelling(const reshard_plan *plan, const int
  * for ranks to compare. */
 RESHARD_API void reshard_plan_digest(const reshard_plan *plan, uint64_t out_digest[2]);
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- the whole plan -------------------------------------------------------------------------- */
 
 typedef struct reshard_plan_stats {
     size_t size;                          /* sizeof(reshard_plan_stats), set by the caller */

@@ -98,7 +98,7 @@ typedef struct reshard_sharding_planner {
     void *user;
 } reshard_sharding_planner;
 
-/* ---- carrying out ---------------------------------------------------------------------------- */
+/* ---- carrying plans out ---------------------------------------------------------------------- */
 
 /*
  * Collective. Makes one parameter distributed, with the values of the source rank. A frozen

@@ -74,7 +74,7 @@ RESHARD_API reshard_status reshard_scope_note(reshard_status status);
  * without an outer scope, it stays where it is. Returns the tensor. */
 RESHARD_API reshard_tensor *reshard_scope_keep(reshard_tensor *tensor);
 
-/* ---- making ---------------------------------------------------------------------------------- */
+/* ---- creating -------------------------------------------------------------------------------- */
 
 /* Makes a tensor of zeros. Errors: INVALID (a dtype that is not whole bytes), RANGE, NO_MEMORY,
  * MEMORY_LIMIT. */
@@ -109,7 +109,7 @@ RESHARD_API reshard_status reshard_tensor_map_file(reshard_context *context, con
 RESHARD_API reshard_tensor *reshard_tensor_retain(reshard_tensor *tensor);
 RESHARD_API void reshard_tensor_release(reshard_tensor *tensor);
 
-/* ---- asking ---------------------------------------------------------------------------------- */
+/* ---- queries --------------------------------------------------------------------------------- */
 
 RESHARD_API reshard_dtype reshard_tensor_dtype(const reshard_tensor *tensor);
 RESHARD_API int32_t reshard_tensor_ndim(const reshard_tensor *tensor);
