@@ -102,7 +102,9 @@ static reshard_status reshard_inputs(trainer *t, int64_t layers)
 {
     reshard_status status = RESHARD_OK;
     t->hooks = calloc((size_t)layers, sizeof *t->hooks);
-    t->hook_count = t->hooks != NULL ? layers : 0;
+    if (t->hooks == NULL)
+        return reshard_error_set(RESHARD_ERR_NO_MEMORY, "no memory for hooks");
+    t->hook_count = layers;
     for (int64_t i = 0; i < t->hook_count && status == RESHARD_OK; i++) {
         char path[32];
         reshard_module *block = NULL;
