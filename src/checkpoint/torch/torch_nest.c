@@ -315,7 +315,8 @@ static reshard_status list_leaves(nest *n, int32_t file_index)
         *leaf = (nest_leaf){.name = name, .value = value->node};
         status = find_steps(n, value->place.step, leaf);
     }
-    rs_sort(n->leaves, (size_t)n->count, sizeof *n->leaves, compare_leaves);
+    if (status == RESHARD_OK)
+        rs_sort(n->leaves, (size_t)n->count, sizeof *n->leaves, compare_leaves);
     return status;
 }
 

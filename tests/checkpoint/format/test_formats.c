@@ -2,6 +2,7 @@
 /* The list of formats, and what is said of paths that hold none of them. */
 #include "checkpoint/format/formats.h"
 #include "tests/checkpoint/format/format_case.h"
+#include "tests/support/context.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -112,15 +113,16 @@ static void test_probing__nothing(void **state)
 
 static void test_probing__pointers(void **state)
 {
-    const char *words = "model.safetensors: a git-LFS pointer, which stands for the file but does "
-                        "not hold it; `git lfs pull` fetches it";
+    const char *expected =
+        "model.safetensors: a git-LFS pointer, which stands for the file but does "
+        "not hold it; `git lfs pull` fetches it";
     (void)state;
     format_case_text("model.safetensors", POINTER);
-    format_case_fails("", NULL, RESHARD_ERR_UNSUPPORTED, words);
-    format_case_fails("model.safetensors", NULL, RESHARD_ERR_UNSUPPORTED, words);
+    format_case_fails("", NULL, RESHARD_ERR_UNSUPPORTED, expected);
+    format_case_fails("model.safetensors", NULL, RESHARD_ERR_UNSUPPORTED, expected);
     format_case_text("model.safetensors.index.json",
                      "{\"weight_map\":{\"w\":\"model.safetensors\"}}");
-    format_case_fails("", NULL, RESHARD_ERR_UNSUPPORTED, words);
+    format_case_fails("", NULL, RESHARD_ERR_UNSUPPORTED, expected);
 }
 
 static void test_probing__hub_root(void **state)
@@ -155,14 +157,83 @@ static void test_probing__mixed(void **state)
     reshard_checkpoint_destroy(format_case_check("", NULL, "safetensors", ""));
 }
 
+/* ---- lack of memory -------------------------------------------------------------------------- */
+
+/* More tensors than the first block of any arena has room for. */
+#define TENSORS 60
+
+static void write_many(const char *name)
+{
+    char header[TENSORS * 80] = "{", data[TENSORS + 1];
+    size_t at = 1;
+    for (int i = 0; i < TENSORS; i++) {
+        at += (size_t)snprintf(
+            header + at, sizeof header - at,
+            "%s\"layers.%d.weight\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[%d,%d]}",
+            i == 0 ? "" : ",", i, i, i + 1);
+        data[i] = 'x';
+    }
+    data[TENSORS] = '\0';
+    (void)snprintf(header + at, sizeof header - at, "}");
+    format_case_safetensors(name, header, data);
+}
+
+static reshard_status lay_out(reshard_context *context, void *user)
+{
+    const reshard_conversion_options *options = user;
+    reshard_checkpoint *source = NULL;
+    rs_target target;
+    reshard_status status =
+        reshard_checkpoint_open(context, format_case_path("many.safetensors"), NULL, &source);
+    if (status != RESHARD_OK)
+        return status;
+    status = rs_target_init(&target, source, options);
+    rs_target_release(&target);
+    reshard_checkpoint_destroy(source);
+    return status;
+}
+
+static void test_formats__lay_out_without_memory(void **state)
+{
+    static const struct {
+        const char *format, *to;
+        int dtensors;
+    } rows[] = {{"hf", NULL, 0},
+                {"torch", NULL, 0},
+                {"torch", "fsdp=2", 0},
+                {"torch", "fsdp=2", 1},
+                {"dcp", "fsdp=2", 0},
+                {"dcp-safetensors", "fsdp=2", 0},
+                {"rank-files", "fsdp=2", 0}};
+    (void)state;
+    write_many("many.safetensors");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        reshard_conversion_options options = {.size = sizeof options,
+                                              .format = rows[i].format,
+                                              .to = rows[i].to,
+                                              .rules = rows[i].to != NULL ? "fsdp" : NULL,
+                                              .dtensors = rows[i].dtensors};
+        words said;
+        memset(&said, 0, sizeof said);
+        if (!context_fail_each(lay_out, &options, &said))
+            fail_msg("%s: %s", rows[i].format, said.text);
+    }
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, format_case_begin, format_case_end)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_formats__list),     TEST(test_formats__rows),    TEST(test_formats__writers),
-        TEST(test_probing__folders),  TEST(test_probing__nothing), TEST(test_probing__pointers),
-        TEST(test_probing__hub_root), TEST(test_probing__mixed),
+        TEST(test_formats__list),
+        TEST(test_formats__rows),
+        TEST(test_formats__writers),
+        TEST(test_probing__folders),
+        TEST(test_probing__nothing),
+        TEST(test_probing__pointers),
+        TEST(test_probing__hub_root),
+        TEST(test_probing__mixed),
+        TEST(test_formats__lay_out_without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
