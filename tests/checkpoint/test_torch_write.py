@@ -81,6 +81,16 @@ class Written(TorchTest):
         found = torch_files.load(self.at("e/model.pt"))["model"]
         self.assertEqual({name: part.whole() for name, part in found.items()}, {"new.a": w, "new.b": w})
 
+    def test_pairs_as_arguments(self):
+        """Python 2 pickled an OrderedDict as a call with its pairs. As a value that stays behind, and is not written without them."""
+        pairs = Call(Global("collections", "OrderedDict"), ([["lr", 0.5], ["steps", 7]],))
+        w = torch_files.tensor(("U8", (1,), b"w"))
+        torch_files.write(self.at("old.pt"), {"w": w, "hyper": pairs, "new": torch_files.ordered({"lr": 0.5})})
+        for format, options in (("torch", []), ("torch-ranks", ["--to", "fsdp=2", "--rules", "fsdp"]), ("dcp", ["--to", "fsdp=2", "--rules", "fsdp"])):
+            done = self.convert("old.pt", format, "--format", "torch" if format == "torch-ranks" else format, *options)
+            self.assertEqual(done["notes"][:1], [f"the format {format} cannot hold 1 value, which stays behind: hyper"])
+        self.check(self.at("torch/model.pt"), {"w": ("U8", (1,), b"w"), "new": {"lr": 0.5}})
+
     def test_model_alone(self):
         """hf takes the model and says what stays behind."""
         rnd = random.Random(SEED)

@@ -47,7 +47,8 @@ static bool can_hold(const rs_pickle_node *node, int depth, int64_t *left)
     case RS_PICKLE_REDUCE:
         if (rs_pickle_is_call(node, "torch", "Size") && rs_pickle_count(node->call->arguments) == 1)
             parts = node->call->arguments;
-        else if (rs_pickle_is_call(node, "collections", "OrderedDict") && node->call->list == NULL)
+        else if (rs_pickle_is_call(node, "collections", "OrderedDict") &&
+                 node->call->list == NULL && rs_pickle_count(node->call->arguments) == 0)
             parts = node->call->dict;
         else
             return false;
