@@ -9,6 +9,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "cli"))
 import files
 import support
+import torch_files
 from test_convert import CONFIG, SEED, ConvertTest, tensor
 
 
@@ -165,6 +166,19 @@ class Dequantize(ConvertTest):
             "e8m0.weight": by(lambda r, c: 2.0**(powers[r] - 127)), "one.weight": by(lambda r, c: rows[0]),
             "one1.weight": by(lambda r, c: rows[0]), "experts.up": by(lambda r, c: rows[r], shape=(2, 10, 30))})
         self.assertIn("dequantised: 7 tensors; 8 of scales and their kin are left out", report["notes"])
+
+    def test_codes_that_are_tied(self):
+        """Two tensors may share their codes and have other scales: they are no longer tied then."""
+        codes = torch_files.tensor(("F8_E4M3", (4, 8), draw_codes(self.rnd, 32)))
+        scales = {name: torch_files.tensor(("F32", (1,), floats([scale]))) for name, scale in (("a", 0.5), ("b", 3.0))}
+        value = {name: part for name in "ab" for name, part in ((f"{name}.weight", codes), (f"{name}.weight_scale", scales[name]))}
+        torch_files.write(self.at("tied.pt"), value)
+        self.convert("tied.pt", "pt", "--format", "torch", "--dequantize", "f32")
+        self.convert("tied.pt", "hf", "--dequantize", "f32")
+        wanted = {name: ("F32", (4, 8), scaled(codes.storage.data, (4, 8), lambda r, c: scale, e4m3, "F32"))
+                  for name, scale in (("a.weight", 0.5), ("b.weight", 3.0))}
+        self.assertEqual(files.read_hf(self.at("hf")), wanted)
+        self.assertEqual({name: found.whole() for name, found in torch_files.load(self.at("pt/model.pt")).items()}, wanted)
 
     def test_overflow_is_counted(self):
         """A code of 448 times 1000 is beyond f16, and NaN codes are no overflow."""

@@ -68,7 +68,8 @@ reshard_status rs_target_find_tied(const rs_laying *laying)
         const rs_selected *selected = &selection->items[i];
         const rs_stored_tensor *stored = selected->stored;
         target->owners[i] = -1;
-        if (stored->piece_count == 1 && stored->bytes != 0 &&
+        /* Tensors that are computed have the place of their codes, but scales of their own. */
+        if (stored->formula == NULL && stored->piece_count == 1 && stored->bytes != 0 &&
             rs_piece_is_whole(stored, &stored->pieces[0]))
             items[kept++] = (placed){stored, selected->dtype, i};
     }
