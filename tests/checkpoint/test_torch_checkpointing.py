@@ -112,12 +112,15 @@ class Items(TorchTest):
         self.fails_after(lambda value: data(value).update(placements=[]), "its mesh has 1 axes, but there are 0 placements")
         self.fails_after(lambda value: data(value).update(placements=[{"type": "Shard", "dim": 2}]), "along dimension 2 of 2")
         self.fails_after(lambda value: data(value)["mesh_spec"].update(mesh_data=(0, 5)), "its mesh does not hold rank 1")
+        self.fails_after(lambda value: (data(value).pop("mesh_spec"), data(value).update(placements=[])), "where a list of sizes should be")
         self.fails_after(lambda value: data(value)["mesh_spec"].update(mesh_shape=(3,)), "not as many ranks as its axes say")
         self.fails_after(lambda value: paths(value).update({item_files.path_key("lost"): paths(value)[key]}), 'tensor "model.lost": the metadata says that it is there, but no file')
         self.fails_after(lambda value: paths(value).update({"a.weight": paths(value)[key]}), "a path")
         self.fails_after(lambda value: layouts(value).update({1: item_files.layout("../model_1.pt", "TorchSerialization")}), "leads out of")
         self.fails_after(lambda value: layouts(value).update({1: item_files.layout("model_1.pt", "ZarrSerialization")}), 'a file of "ZarrSerialization"')
         self.fails_after(lambda value: layouts(value).update({1: item_files.layout("gone.pt", "TorchSerialization")}), "gone.pt, which the metadata names, is missing")
+        self.fails_after(lambda value: value["metadata"].update({"../up": {"nested_path_to_metadata": {}, "rank_to_layout_info": {1: None}}}),
+                         'the file "../up_1.pt": its name leads out of its folder')
         self.fails_after(lambda value: value["metadata"].update(model=5), "where a dict of paths should be")
         # Replicas that differ are found before anything is written.
         item_files.write(self.at("differ"), {"w": ("U8", (2, 2), b"abcd")}, (2,), ("R",), body="plain")

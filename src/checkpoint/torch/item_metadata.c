@@ -109,7 +109,8 @@ static reshard_status add_file(reading *r, rs_slice item, const rs_pickle_node *
         (void)snprintf(text, room, "%.*s", (int)path.count, path.bytes);
     else
         (void)snprintf(text, room, "%.*s_%d.pt", (int)item.count, item.bytes, (int)file.rank);
-    const char *fault = rs_zip_name_fault(is_told ? path : rs_slice_of(text));
+    path = is_told ? path : rs_slice_of(text);
+    const char *fault = rs_zip_name_fault(path);
     if (fault != NULL)
         return rs_fail(RESHARD_ERR_CORRUPT, "the file \"%.*s\": %s", rs_slice_shown(path),
                        path.bytes, fault);
@@ -290,7 +291,7 @@ static reshard_status find_coordinate(rs_arena *arena, const rs_pickle_node *spe
     const int64_t *sizes = NULL;
     int32_t axes = 0;
     int64_t at = 0, rank = -1, count = (int64_t)rs_pickle_count(data);
-    if (spec == owner->mesh_node)
+    if (spec != NULL && spec == owner->mesh_node)
         return RESHARD_OK;
     reshard_status status =
         rs_torch_numbers(arena, rs_pickle_get(spec, "mesh_shape"), &axes, &sizes);
