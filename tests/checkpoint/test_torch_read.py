@@ -203,6 +203,7 @@ class Files(TorchTest):
             (View(storage, 11, (2,), (1,)), "beyond its storage"),
             (View(storage, 0, (2, 2), (2**62, 1)), "beyond its storage"),
             (View(storage, 0, (2**62, 4), (0, 0)), "beyond 63 bits"),
+            (View(storage, 0, (2**61,), (0,)), "beyond 63 bits"),
             (View(storage, 0, (2**28 + 1,), (0,)), "has 1073741828 bytes, which repeat the 48 of its storage"),
             (View(storage, -1, (2,), (1,)), "does not begin at a place"),
             (View(storage, 0, (2,), (-1,)), "not a size"),

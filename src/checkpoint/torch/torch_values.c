@@ -260,7 +260,8 @@ static reshard_status place(rs_torch_tensor *tensor, int64_t offset, const int64
     if (!fits || (!is_empty && end > view_bytes))
         return rs_fail(RESHARD_ERR_CORRUPT, "its elements reach beyond its storage \"%.*s\"",
                        rs_slice_shown(storage->key), storage->key.bytes);
-    tensor->at = (uint64_t)(is_empty ? 0 : begin + storage->view_at * storage->element_bytes);
+    uint64_t view = (uint64_t)(storage->view_at * storage->element_bytes);
+    tensor->at = is_empty ? 0 : view + (uint64_t)begin; /* each below 2^63 */
     if (!is_empty && !rs_strides_are_dense(tensor->ndim, tensor->shape, strides))
         tensor->strides = strides;
     return RESHARD_OK;
@@ -273,9 +274,10 @@ static reshard_status check_repeats(const rs_torch_tensor *tensor)
     const rs_torch_storage *storage = &tensor->storage;
     if (tensor->strides == NULL)
         return RESHARD_OK;
-    int64_t bytes =
-        rs_volume(tensor->ndim, tensor->shape) * (reshard_dtype_bits(tensor->dtype) / 8);
-    int64_t stored = storage->elements * storage->element_bytes;
+    int64_t bytes = 0, stored = storage->elements * storage->element_bytes;
+    if (!rs_multiply(rs_volume(tensor->ndim, tensor->shape), reshard_dtype_bits(tensor->dtype) / 8,
+                     &bytes))
+        return rs_fail(RESHARD_ERR_RANGE, "its size goes beyond 63 bits");
     if (bytes <= REPEATED_BYTES_MIN || bytes / REPEATS_MAX <= stored)
         return RESHARD_OK;
     return rs_fail(RESHARD_ERR_RANGE,
