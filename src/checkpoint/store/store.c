@@ -320,8 +320,10 @@ reshard_status rs_store_join_whole(reshard_checkpoint *checkpoint, rs_occurrence
     reshard_status status = rs_store_join(checkpoint, list);
     /* A name that occurs twice deserves a better error text than joining its pieces gives. */
     if (list->count != checkpoint->tensor_count &&
-        (status == RESHARD_OK || status == RESHARD_ERR_OVERLAP || status == RESHARD_ERR_CORRUPT))
-        status = check_single(checkpoint, list, advice);
+        (status == RESHARD_OK || status == RESHARD_ERR_OVERLAP || status == RESHARD_ERR_CORRUPT)) {
+        reshard_status doubled = check_single(checkpoint, list, advice);
+        status = doubled != RESHARD_OK ? doubled : status;
+    }
     return status;
 }
 
