@@ -249,7 +249,8 @@ static reshard_status add_files(rs_target *target)
     if (target->files == NULL)
         return rs_allocation_status();
     memset(target->files, 0, bytes);
-    for (int32_t i = 0, entry = 0; i < target->file_count; i++) {
+    int64_t entry = 0;
+    for (int32_t i = 0; i < target->file_count; i++) {
         rs_target_file *file = &target->files[i];
         file->entry_first = entry;
         while (entry < target->entry_count && target->entries[entry].file == i)

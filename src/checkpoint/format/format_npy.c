@@ -138,10 +138,6 @@ static reshard_status find_dtype(const scanner *from, rs_slice text, reshard_dty
         {"u8", RESHARD_U64},  {"f2", RESHARD_F16},   {"f4", RESHARD_F32}, {"f8", RESHARD_F64},
         {"c8", RESHARD_C64},  {"c16", RESHARD_C128},
     };
-    if (rs_slice_equals(text, "<c16")) {
-        *out_dtype = RESHARD_C128;
-        return RESHARD_OK;
-    }
     bool is_single = text.count == 3 && text.bytes[2] == '1';
     if (text.count >= 3 && (text.bytes[0] == '<' || (text.bytes[0] == '|' && is_single))) {
         for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

@@ -230,7 +230,7 @@ static reshard_status read_pickles(rs_torch_file *opened, size_t *out_used)
             rs_file_read(opened->file, opened->bytes, opened->byte_count, opened->begin);
         if (status == RESHARD_OK)
             status = read_row(opened, path, out_used);
-        if (status == RESHARD_OK || status != RESHARD_ERR_SYNTAX || tried >= most)
+        if (status != RESHARD_ERR_SYNTAX || tried >= most)
             return status;
         drop_row(opened);
     }
