@@ -163,6 +163,11 @@ def audio_tower(m):
     m.add("audio_tower.conv1.weight", (1280, 128, 3), whole())
 
 
+# Names inside a layer of a tower that somebody asked to be cut, in any of the towers.
+LAYER_NAMES = [*[f"x.{name}.{end}" for name in ("q_proj", "k_proj", "v_proj", "fc1", "gate_proj", "up_proj") for end in ("weight", "bias")],
+               "attn.qkv.weight", "attn.qkv.bias", "x.o_proj.weight", "x.out_proj.weight", "attn.proj.weight", "x.fc2.weight", "x.down_proj.weight"]
+
+
 ROWS = [
     Row("Llava-1.5-7B", "llava", llava, text("llava", {"model_type": "llama", "vocab_size": 32064})),
     Row("Llama-3.2-11B-Vision", "llama", mllama, text("mllama", sizes("mllama_text_model", 4096, 32, 8, 14336, 40, 128256,
