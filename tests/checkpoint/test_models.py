@@ -75,13 +75,15 @@ class Models(ModelTest):
     def round_trip(self, row):
         """A small model of the same kind, cut into files of ranks and put together again."""
         given = small(row.given)
-        layers = range({"jamba": 8, "minimax": 8, "bamba": 10, "gemma4": 6}.get(row.family, 4))
-        flat = given.get("llm_config") or given.get("thinker_config", given).get("text_config", given)
+        layers = range({"jamba": 8, "minimax": 8, "bamba": 10, "gemma4": 6, "zamba2": 12}.get(row.family, 4))
+        flat = given.get("llm_config") or given.get("language_config") or given.get("thinker_config", given).get("text_config", given)
         for key in ("num_hidden_layers", "n_layer", "n_layers", "num_layers"):
             if key in flat:
                 flat[key] = len(layers)
-        if row.family == "llava":
-            flat.update(hidden_size=64, num_attention_heads=4, intermediate_size=64)
+        if row.family in ("llava", "idefics2"):
+            flat.update(hidden_size=64, num_attention_heads=4, num_key_value_heads=4, intermediate_size=64)
+        if row.family == "rwkv" and "head_dim" not in given:
+            given["head_size"] = 16
         if row.family == "gemma3":
             flat["vocab_size"] = 100
         m = row.make(given, layers)

@@ -3,7 +3,7 @@
 from functools import partial as P
 
 from families.cuts import cut, halves, parts, vocabulary, whole
-from families.model import Model, Row, sizes
+from families.model import Model, Row, renamed, sizes
 
 
 def encoder_layer(m, p, h, inner, heads, attentions=("self_attn",), key_bias=True, mlp=""):
@@ -166,6 +166,40 @@ def wav2vec2(config, layers):
     return m
 
 
+def wavlm(config, layers):
+    """Wav2Vec2 with positions that each head weighs by a gate of its own; the first layer has their table."""
+    m = renamed(wav2vec2(config, layers), "wav2vec2.", "wavlm.")
+    heads = config["num_attention_heads"]
+    for i in layers:
+        p = f"wavlm.encoder.layers.{i}.attention"
+        m.add(f"{p}.gru_rel_pos_const", (1, heads, 1, 1), cut(1))
+        m.add(f"{p}.gru_rel_pos_linear.weight", (8, config["hidden_size"] // heads), whole())
+        m.add(f"{p}.gru_rel_pos_linear.bias", (8,), whole())
+        if i == 0:
+            m.add(f"{p}.rel_attn_embed.weight", (320, heads), cut(1))
+    return m
+
+
+def xlnet(config, layers):
+    m = Model(config)
+    h, heads, inner = config["d_model"], config["n_head"], config["d_inner"]
+    d = h // heads
+    for i in layers:
+        p = f"transformer.layer.{i}"
+        for name in "qkvor":
+            m.add(f"{p}.rel_attn.{name}", (h, heads, d), cut(1))
+        for name in "rsw":
+            m.add(f"{p}.rel_attn.r_{name}_bias", (heads, d), cut(0))
+        m.add(f"{p}.rel_attn.seg_embed", (2, heads, d), cut(1))
+        m.linear(f"{p}.ff.layer_1", inner, h, cut(0), True)
+        m.linear(f"{p}.ff.layer_2", h, inner, cut(1), True)
+        m.norms(f"{p}.rel_attn.layer_norm", f"{p}.ff.layer_norm", size=h, bias=True)
+    m.add("transformer.mask_emb", (1, 1, h), whole())
+    m.add("transformer.word_embedding.weight", (config["vocab_size"], h), vocabulary())
+    m.add("lm_loss.bias", (config["vocab_size"],), vocabulary())
+    return m
+
+
 ROWS = [
     Row("BERT-large", "bert", P(bert, mlm=True), sizes("bert", 1024, 16, 16, 4096, 24, 30522)),
     Row("RoBERTa-large", "bert", P(bert, at="roberta"), sizes("roberta", 1024, 16, 16, 4096, 24, 50265), headless=True),
@@ -180,4 +214,6 @@ ROWS = [
     Row("ModernBERT-large", "modernbert", modernbert, sizes("modernbert", 1024, 16, 16, 2624, 28, 50368)),
     Row("DINOv3 ViT-L/16", "bert", dinov3, sizes("dinov3_vit", 1024, 16, 16, 4096, 24, 0)),
     Row("Wav2Vec2-large", "wav2vec2", wav2vec2, sizes("wav2vec2", 1024, 16, 16, 4096, 24, 32)),
+    Row("WavLM-large", "wav2vec2", wavlm, sizes("wavlm", 1024, 16, 16, 4096, 24, 32)),
+    Row("XLNet-large", "xlnet", xlnet, {"model_type": "xlnet", "d_model": 1024, "n_head": 16, "d_inner": 4096, "n_layer": 24, "vocab_size": 32000}),
 ]

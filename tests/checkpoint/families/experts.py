@@ -3,6 +3,7 @@
 from functools import partial as P
 
 from families.cuts import Cut, blocks, cut, halves, kv, parts, vocabulary, whole
+from families.forms import follow
 from families.model import Model, Row, sizes, text_of
 from families.llama import hunyuan_norms
 
@@ -196,6 +197,60 @@ def dbrx(config, layers):
     return m
 
 
+def deepseek_v4(config, layers):
+    """As published: fp8 in blocks of 128 x 128, experts in fp4, two to a byte and 32 to a scale."""
+    m = Model(config)
+    c, h = config, config["hidden_size"]
+    heads, d, inner = c["num_attention_heads"], c["head_dim"], c["moe_intermediate_size"]
+    scaled = "quantization_config" in c
+
+    def weight(name, out, inputs, how):
+        m.add(f"{name}.weight", (out, inputs), how, "F8_E4M3")
+        if scaled:
+            m.add(f"{name}.scale", (-(-out // 128), -(-inputs // 128)), follow(how, (0, 128), (1, 128)), "U8")
+
+    def expert(name, out, inputs, how):
+        m.add(f"{name}.weight", (out, inputs // 2), how, "I8")
+        if scaled:
+            m.add(f"{name}.scale", (out, inputs // 32), follow(how, (0, 1), (1, 16)), "U8")
+    block = 128 if scaled else 1
+    for i in layers:
+        p = f"layers.{i}"
+        weight(f"{p}.attn.wq_a", c["q_lora_rank"], h, whole())
+        weight(f"{p}.attn.wq_b", heads * d, c["q_lora_rank"], cut(0, d))
+        weight(f"{p}.attn.wkv", d, h, whole())
+        weight(f"{p}.attn.wo_a", c["o_groups"] * c["o_lora_rank"], heads * d // c["o_groups"], cut(0, c["o_lora_rank"]))
+        weight(f"{p}.attn.wo_b", h, c["o_groups"] * c["o_lora_rank"], cut(1, c["o_lora_rank"]))
+        m.add(f"{p}.attn.attn_sink", (heads,), cut(0), "F32")
+        m.norms(f"{p}.attn.q_norm", size=c["q_lora_rank"])
+        m.norms(f"{p}.attn.kv_norm", size=d)
+        if i >= 2:
+            m.add(f"{p}.attn.compressor.ape", (4, 2 * d), whole(), "F32")
+            m.add(f"{p}.attn.compressor.wkv.weight", (2 * d, h), whole())
+            m.add(f"{p}.attn.indexer.wq_b.weight", (c["index_n_heads"] * c["index_head_dim"], c["q_lora_rank"]), whole())
+        for name, shape in (("fn", (24, 4 * h)), ("base", (24,)), ("scale", (3,))):
+            m.add(f"{p}.hc_attn_{name}", shape, whole(), "F32")
+            m.add(f"{p}.hc_ffn_{name}", shape, whole(), "F32")
+        for e in range(c["n_routed_experts"]):
+            for name in ("w1", "w3"):
+                expert(f"{p}.ffn.experts.{e}.{name}", inner, h, cut(0, block))
+            expert(f"{p}.ffn.experts.{e}.w2", h, inner, cut(1, block))
+        for name in ("w1", "w3"):
+            weight(f"{p}.ffn.shared_experts.{name}", inner, h, cut(0, block))
+        weight(f"{p}.ffn.shared_experts.w2", h, inner, cut(1, block))
+        m.add(f"{p}.ffn.gate.weight", (c["n_routed_experts"], h), whole())
+        m.add(f"{p}.ffn.gate.{'tid2eid' if i < 3 else 'bias'}", (c["vocab_size"], 6) if i < 3 else (c["n_routed_experts"],), whole(), "I32" if i < 3 else "F32")
+        m.norms(f"{p}.attn_norm", f"{p}.ffn_norm", size=h)
+    for name, shape in (("fn", (4, 4 * h)), ("base", (4,)), ("scale", (1,))):
+        m.add(f"hc_head_{name}", shape, whole(), "F32")
+    m.add("mtp.0.e_proj.weight", (h, h), whole())
+    m.add("mtp.0.h_proj.weight", (h, h), whole())
+    m.norms("norm", "mtp.0.enorm", "mtp.0.hnorm", size=h)
+    for name in ("embed.weight", "head.weight"):
+        m.add(name, (c["vocab_size"], h), vocabulary())
+    return m
+
+
 ROWS = [
     Row("Qwen2-57B-A14B", "mixtral", P(moe, bias=True, shared=("shared_expert", 20480)),
         sizes("qwen2_moe", 3584, 28, 4, 18944, 28, 151936, moe_intermediate_size=2560, num_experts=64), axes="tp pp ep"),
@@ -234,4 +289,8 @@ ROWS = [
     Row("Ling-mini-2.0", "bailing_moe", bailing, sizes("bailing_moe_v2", 2048, 16, 4, 5120, 20, 157184, head_dim=128, num_experts=256, moe_intermediate_size=512),
         axes="tp pp ep"),
     Row("MiniCPM3-4B", "minicpm3", minicpm3, sizes("minicpm3", 2560, 40, 40, 6400, 62, 73448, q_lora_rank=768, kv_lora_rank=256, qk_nope_head_dim=64, qk_rope_head_dim=32)),
+    Row("DeepSeek-V4-Flash", "deepseek_v4", deepseek_v4, {"model_type": "deepseek_v4", "hidden_size": 4096, "num_attention_heads": 64, "num_key_value_heads": 1, "head_dim": 512,
+        "moe_intermediate_size": 2048, "num_hidden_layers": 43, "vocab_size": 129280, "q_lora_rank": 1024, "o_groups": 8, "o_lora_rank": 1024, "n_routed_experts": 256,
+        "index_n_heads": 64, "index_head_dim": 128, "num_nextn_predict_layers": 1, "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}},
+        sample=(0, 3, 42), axes="tp pp ep", forms=()),
 ]

@@ -122,6 +122,18 @@ EXPERTS = [
 ]
 
 STATES = [
+    Extra("Zamba-7B-v1", [("model.layers.0.mamba.in_proj.bias", (14848,), cut(0, 7424)), ("model.layers.0.mamba.out_proj.bias", (3712,), W)]),
+    Extra("Zamba2-7B", [
+        *[(f"model.layers.6.shared_transformer.self_attn.linear_{name}_adapter_list.0.{end}", shape, how, "both")
+          for name in "qkv" for end, shape, how in (("0.weight", (128, 7168), cut(0)), ("1.weight", (7168, 128), cut(0, 224)))],
+        ("model.layers.6.shared_transformer.feed_forward.gate_up_proj.bias", (28672,), halves(0), "both"),
+        ("model.layers.6.shared_transformer.feed_forward.down_proj.bias", (3584,), W, "both")]),
+    Extra("RWKV-6-World-7B", [  # RWKV 5 has decays of [head, channel]
+        ("blocks.0.att.receptance.weight", (4096, 4096), cut(0, 64)), ("blocks.0.att.time_decay", (64, 64), cut(0))]),
+    Extra("RWKV-6-World-7B", [  # RWKV 7, as first published
+        ("blocks.0.att.receptance.weight", (4096, 4096), cut(0, 64)),
+        *[(f"blocks.1.att.{name}", (1, 1, 4096), cut(2, 64)) for name in ("w0", "a0", "v0", "k_k", "k_a")],
+        *[(f"blocks.1.att.{name}1", (4096, 128), W) for name in "wavg"], *[(f"blocks.1.att.{name}2", (128, 4096), cut(1, 64)) for name in "wavg"]]),
     Extra("Jamba-v0.1", [("model.layers.0.mamba.in_proj.bias", (16384,), halves(0)), ("model.layers.0.mamba.out_proj.bias", (4096,), W)]),
     Extra("LFM2-1.2B", [("model.layers.0.conv.in_proj.bias", (6144,), three(2048)), ("model.layers.0.conv.conv.bias", (2048,), cut(0)),
                         ("model.layers.0.conv.out_proj.bias", (2048,), W)]),
@@ -146,6 +158,17 @@ STATES = [
 ]
 
 SENSES = [
+    Extra("DeepSeek-VL2-Small", [("tile_indicators", (2, 2048), W, 0)]),
+    Extra("Idefics2-8B", [("model.text_model.layers.0.self_attn.k_proj.weight", (1024, 4096), kv(0, 8, 128))], meshes=("tp=16",)),
+    Extra("Phi-4-multimodal", [  # as published: the weights are beneath two adapters
+        *[(f"model.layers.0.self_attn.qkv_proj.{name}.weight", shape, how) for name, shape, how in (
+            ("base_layer", (5120, 3072), parts(0, (3072, 0), (1024, 8), (1024, 8))), ("lora_A.speech", (320, 3072), W), ("lora_A.vision", (256, 3072), W),
+            ("lora_B.speech", (5120, 320), parts(0, (3072, 0), (1024, 8), (1024, 8))), ("lora_B.vision", (5120, 256), parts(0, (3072, 0), (1024, 8), (1024, 8))))],
+        ("model.layers.0.mlp.down_proj.lora_A.speech.weight", (320, 8192), cut(1)), ("model.layers.0.mlp.down_proj.lora_B.vision.weight", (3072, 256), W)]),
+    Extra("XLNet-large", [
+        ("lm_loss.weight", (32000, 1024), vocabulary(), -1), ("transformer.word_embedding.weight", (32000, 1024), vocabulary(), 0),
+        *[(f"{name}.weight", (8, 1024), W, -1) for name in ("sequence_summary.summary", "logits_proj", "classifier", "qa_outputs", "start_logits.dense",
+                                                            "end_logits.dense_0", "answer_class.dense_0")]]),
     Extra("Qwen2.5-Omni-7B", [("token2wav.code2wav_dit_model.x.weight", (8, 8), W, -1), ("code2wav.x.weight", (8, 8), W, -1)]),
     Extra("Llava-1.5-7B", [
         *[(f"{at}{tower}.x.weight", (8, 8), W, 0) for at in ("", "model.", "base_model.model.")

@@ -2,7 +2,7 @@
 """State spaces and linear attention, alone or between layers of attention: Mamba, Jamba, Nemotron-H, Qwen3-Next and others."""
 from functools import partial as P
 
-from families.cuts import cut, halves, kv, parts, whole
+from families.cuts import cut, halves, kv, parts, vocabulary, whole
 from families.model import Model, Row, sizes, text, text_of
 from families.experts import granite_experts, moe
 
@@ -220,6 +220,157 @@ def qwen3_next(config, layers, at="model", apart=False):
     return m
 
 
+def wide_attention(m, at):
+    """Of the model's state and the embedding beside it."""
+    h, heads, groups = (m.config[key] for key in ("hidden_size", "num_attention_heads", "num_key_value_heads"))
+    d = 2 * h // heads
+    m.linear(f"{at}.q_proj", 2 * h, 2 * h, cut(0, d))
+    m.linear(f"{at}.k_proj", groups * d, 2 * h, kv(0, groups, d))
+    m.linear(f"{at}.v_proj", groups * d, 2 * h, kv(0, groups, d))
+    m.linear(f"{at}.o_proj", h, 2 * h, cut(1, d))
+
+
+def zamba2(config, layers):
+    """Hybrid layers use one of few blocks of attention, which the first of them store. A block has an adapter for each layer that uses it."""
+    m = Model(config)
+    h, inner, rank = config["hidden_size"], config["intermediate_size"], config["adapter_rank"]
+    mamba_heads, groups, state = config["n_mamba_heads"], config["mamba_ngroups"], config["mamba_d_state"]
+    for i in layers:
+        p = f"model.layers.{i}"
+        hybrid_layer = i in config["hybrid_layer_ids"]
+        if hybrid_layer and config["hybrid_layer_ids"].index(i) < config["num_mem_blocks"]:
+            at = f"{p}.shared_transformer"
+            block = config["hybrid_layer_ids"].index(i)
+            wide_attention(m, f"{at}.self_attn")
+            m.linear(f"{at}.feed_forward.gate_up_proj", 2 * inner, h, halves(0))
+            m.linear(f"{at}.feed_forward.down_proj", h, inner, cut(1))
+            m.add(f"{at}.feed_forward.gate_up_proj_adapter_list.{block}.0.weight", (rank, h), cut(0))
+            m.add(f"{at}.feed_forward.gate_up_proj_adapter_list.{block}.1.weight", (2 * inner, rank), halves(0))
+            m.norms(f"{at}.input_layernorm", size=2 * h)
+            m.norms(f"{at}.pre_ff_layernorm", size=h)
+        if hybrid_layer:
+            m.add(f"{p}.linear.weight", (h, h), whole())
+            p += ".mamba_decoder"
+        add_mamba2(m, f"{p}.mamba", h, mamba_heads, 2 * h // mamba_heads, groups, state)
+        m.norms(f"{p}.input_layernorm", size=h)
+    m.ends(head=False, norm="final_layernorm")
+    return m
+
+
+def zamba(config, layers):
+    m = Model(config)
+    h, states, few = config["hidden_size"], config["mamba_d_state"], config["n_mamba_heads"]
+    channels, rank = 2 * h // few, -(-h // 16)
+    for i in layers:
+        p = f"model.layers.{i}"
+        if i == 2:  # the first of those that share a block
+            wide_attention(m, f"{p}.shared_transf.self_attn")
+            m.mlp(f"{p}.shared_transf.feed_forward", config["intermediate_size"])
+            m.norms(f"{p}.shared_transf.input_layernorm", size=2 * h)
+            m.norms(f"{p}.shared_transf.pre_ff_layernorm", size=h)
+            m.add(f"{p}.linear.weight", (h, h), whole())
+            p += ".mamba_decoder"
+        m.add(f"{p}.mamba.in_proj.weight", (4 * h, h), cut(0, 2 * channels))
+        m.add(f"{p}.mamba.conv1d.weight", (2 * h, 1, 4), cut(0, channels))
+        m.add(f"{p}.mamba.conv1d.bias", (2 * h,), cut(0, channels))
+        m.add(f"{p}.mamba.x_proj_weight", (few, rank + 2 * states, channels), cut(0))
+        m.add(f"{p}.mamba.dt_proj_weight", (few, channels, rank), cut(0))
+        m.add(f"{p}.mamba.dt_proj_bias", (few, channels), cut(0))
+        m.add(f"{p}.mamba.A_log", (few, channels, states), cut(0))
+        m.add(f"{p}.mamba.D", (few, channels), cut(0))
+        m.add(f"{p}.mamba.out_proj.weight", (h, 2 * h), cut(1, channels))
+        m.norms(f"{p}.input_layernorm", size=h)
+    m.ends(head=False, norm="final_layernorm")
+    return m
+
+
+def rwkv4(config, layers):
+    """As transformers has it. It has no heads: channels are cut as if there were some of 64."""
+    m = Model(config)
+    h, inner = config["hidden_size"], config["intermediate_size"]
+    d = config.get("head_size", 64)
+    for i in layers:
+        p = f"rwkv.blocks.{i}"
+        for name in ("key", "value", "receptance"):
+            m.add(f"{p}.attention.{name}.weight", (h, h), cut(0, d))
+            m.add(f"{p}.attention.time_mix_{name}", (1, 1, h), whole())
+        m.add(f"{p}.attention.output.weight", (h, h), cut(1, d))
+        m.add(f"{p}.attention.time_decay", (h,), cut(0, d))
+        m.add(f"{p}.attention.time_first", (h,), cut(0, d))
+        add_channel_mix(m, f"{p}.feed_forward", h, inner, ("time_mix_key", "time_mix_receptance"))
+        m.norms(f"{p}.ln1", f"{p}.ln2", *([f"{p}.pre_ln"] if i == 0 else []), size=h, bias=True)
+    m.norms("rwkv.ln_out", size=h, bias=True)
+    m.add("rwkv.embeddings.weight", (config["vocab_size"], h), vocabulary())
+    m.add("head.weight", (config["vocab_size"], h), vocabulary())
+    return m
+
+
+def add_channel_mix(m, p, h, inner, mixes):
+    m.add(f"{p}.key.weight", (inner, h), cut(0))
+    m.add(f"{p}.value.weight", (h, inner), cut(1))
+    m.add(f"{p}.receptance.weight", (h, h), whole())
+    for name in mixes:
+        m.add(f"{p}.{name}", (1, 1, h), whole())
+
+
+def rwkv6(config, layers):
+    """As first published, with few numbers beside: none of them is needed but those of layers."""
+    m = Model(config)
+    h, inner, mix, decay = (config[key] for key in ("hidden_size", "intermediate_size", "mix_rank", "decay_rank"))
+    d = config.get("head_size", 64)
+    for i in layers:
+        p = f"blocks.{i}"
+        for name in ("receptance", "key", "value", "gate"):
+            m.add(f"{p}.att.{name}.weight", (h, h), cut(0, d))
+        m.add(f"{p}.att.output.weight", (h, h), cut(1, d))
+        for name in "xwkvrg":
+            m.add(f"{p}.att.time_maa_{name}", (1, 1, h), whole())
+        m.add(f"{p}.att.time_maa_w1", (h, 5 * mix), whole())
+        m.add(f"{p}.att.time_maa_w2", (5, mix, h), whole())
+        m.add(f"{p}.att.time_decay", (1, 1, h), cut(2, d))
+        m.add(f"{p}.att.time_decay_w1", (h, decay), whole())
+        m.add(f"{p}.att.time_decay_w2", (decay, h), cut(1, d))
+        m.add(f"{p}.att.time_faaaa", (h // d, d), cut(0))
+        for end in ("weight", "bias"):
+            m.add(f"{p}.att.ln_x.{end}", (h,), cut(0, d))
+        add_channel_mix(m, f"{p}.ffn", h, inner, ("time_maa_k", "time_maa_r"))
+        m.norms(f"{p}.ln1", f"{p}.ln2", *([f"{p}.ln0"] if i == 0 else []), size=h, bias=True)
+    m.norms("ln_out", size=h, bias=True)
+    m.add("emb.weight", (config["vocab_size"], h), vocabulary())
+    m.add("head.weight", (config["vocab_size"], h), vocabulary())
+    return m
+
+
+def rwkv7(config, layers):
+    """As fla has it."""
+    m = Model(config)
+    h, d = config["hidden_size"], config["head_dim"]
+    for i in layers:
+        p = f"model.layers.{i}"
+        for name in "rwkvag":
+            m.add(f"{p}.attn.x_{name}", (1, 1, h), whole())
+        for name in "rkv":
+            m.add(f"{p}.attn.{name}_proj.weight", (h, h), cut(0, d))
+        m.add(f"{p}.attn.o_proj.weight", (h, h), cut(1, d))
+        for name, key in (("w", "decay"), ("a", "a"), ("v", "v"), ("g", "gate")):
+            rank = config[f"{key}_low_rank_dim"]
+            m.add(f"{p}.attn.{name}_lora.lora.0.weight", (rank, h), whole())
+            m.add(f"{p}.attn.{name}_lora.lora.2.weight", (h, rank), cut(0, d))
+            if name != "g":
+                m.add(f"{p}.attn.{name}_lora.lora.2.bias", (h,), cut(0, d))
+        m.add(f"{p}.attn.k_k", (h,), cut(0, d))
+        m.add(f"{p}.attn.k_a", (h,), cut(0, d))
+        m.add(f"{p}.attn.r_k", (h // d, d), cut(0))
+        for end in ("weight", "bias"):
+            m.add(f"{p}.attn.g_norm.{end}", (h,), cut(0, d))
+        m.add(f"{p}.ffn.x_k", (h,), whole())
+        m.add(f"{p}.ffn.key.weight", (config["intermediate_size"], h), cut(0))
+        m.add(f"{p}.ffn.value.weight", (h, config["intermediate_size"]), cut(1))
+        m.norms(f"{p}.attn_norm", f"{p}.ffn_norm", *([f"{p}.pre_norm"] if i == 0 else []), size=h, bias=True)
+    m.ends(embed="embeddings", bias=True)
+    return m
+
+
 ROWS = [
     Row("Qwen3-Next-80B-A3B", "qwen3_next", qwen3_next,
         sizes("qwen3_next", 2048, 16, 2, 5120, 48, 151936, head_dim=256, moe_intermediate_size=512, shared_expert_intermediate_size=512,
@@ -253,4 +404,12 @@ ROWS = [
         sizes("qwen3_5_moe_text", 2048, 16, 2, 5120, 40, 248320, head_dim=256, moe_intermediate_size=512, shared_expert_intermediate_size=512,
                num_experts=256, linear_num_key_heads=16, linear_num_value_heads=32, linear_key_head_dim=128, linear_value_head_dim=128)),
         sample=(0, 3, 39), axes="tp pp ep"),
+    Row("Zamba2-7B", "zamba2", zamba2, sizes("zamba2", 3584, 32, 32, 14336, 81, 32000, n_mamba_heads=112, mamba_ngroups=2, mamba_d_state=64, adapter_rank=128,
+        num_mem_blocks=2, hybrid_layer_ids=[6, 11, 17, 23, 29, 35, 41, 47, 53, 59, 65, 71, 77], tie_word_embeddings=True), sample=(0, 6, 11, 17)),
+    Row("Zamba-7B-v1", "zamba", zamba, sizes("zamba", 3712, 16, 16, 14848, 76, 32000, n_mamba_heads=2, mamba_d_state=16, tie_word_embeddings=True), sample=(0, 2, 75)),
+    Row("RWKV-4-Raven-7B", "rwkv", rwkv4, {"model_type": "rwkv", "hidden_size": 4096, "num_hidden_layers": 32, "intermediate_size": 16384, "vocab_size": 50277}, forms=()),
+    Row("RWKV-6-World-7B", "rwkv", rwkv6, {"hidden_size": 4096, "num_hidden_layers": 32, "intermediate_size": 14336, "vocab_size": 65536, "mix_rank": 64, "decay_rank": 128},
+        forms=()),
+    Row("RWKV-7-World-2.9B", "rwkv", rwkv7, {"model_type": "rwkv7", "hidden_size": 2560, "num_hidden_layers": 32, "head_dim": 64, "intermediate_size": 10240,
+        "vocab_size": 65536, "decay_low_rank_dim": 96, "a_low_rank_dim": 96, "v_low_rank_dim": 64, "gate_low_rank_dim": 320}, forms=()),
 ]

@@ -59,7 +59,7 @@ class Row:
         self.name, self.family, self.make, self.given, self.mtp, self.axes = name, family, make, given, mtp, axes.split()
         self.headless = headless  # no tensor says that there is an output head, tied or not
         self.plain_name = name.replace("/", " ")
-        c = text_of(flat(flat(given, "llm_config"), "thinker_config.text_config"))
+        c = text_of(flat(flat(flat(given, "llm_config"), "language_config"), "thinker_config.text_config"))
         self.layers = c.get("num_hidden_layers") or c.get("n_layer") or c.get("n_layers") or c.get("num_layers") or 32
         self.sample = sample or (0, self.layers - 1)
         self.forms = [form[0] for form in FORMS] if forms is None else forms
@@ -71,7 +71,7 @@ class Row:
     def sampled(self):
         """The layers of the sample, with a few of the experts."""
         m = self.build(self.sample)
-        experts = max([int(e) for name in m.linears for e in re.findall(r"\.experts\.(\d+)\.", name)] or [0]) + 1
+        experts = max([int(e) for name, *_ in m.tensors for e in re.findall(r"\.experts\.(\d+)\.", name)] or [0]) + 1
         wanted = {0, 1, experts // 2, experts - 1}
         keep = lambda name: all(int(e) in wanted for e in re.findall(r"\.experts\.(\d+)\.", name))
         m.tensors = [tensor for tensor in m.tensors if keep(tensor[0])]

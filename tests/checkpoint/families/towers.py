@@ -3,7 +3,7 @@
 from families.cuts import cut, parts, vocabulary, whole
 from families.model import Model, Row, flat, renamed, sizes, text, text_of
 from families.llama import internlm2, llama
-from families.experts import moe, stacked
+from families.experts import MLA, deepseek, moe, stacked
 
 
 def add_tower(m, at, size, inner, layers):
@@ -168,6 +168,32 @@ LAYER_NAMES = [*[f"x.{name}.{end}" for name in ("q_proj", "k_proj", "v_proj", "f
                "attn.qkv.weight", "attn.qkv.bias", "x.o_proj.weight", "x.out_proj.weight", "attn.proj.weight", "x.fc2.weight", "x.down_proj.weight"]
 
 
+def deepseek_vl2(config, layers):
+    m = renamed(deepseek(flat(config, "language_config"), layers), "", "language.")
+    m.add("vision.blocks.0.attn.qkv.weight", (3456, 1152), whole())
+    m.add("projector.layers.0.weight", (2048, 4608), whole())
+    m.add("image_newline", (m.config["hidden_size"],), whole())
+    m.add("view_seperator", (m.config["hidden_size"],), whole())
+    return m
+
+
+def idefics(config, layers):
+    """Idefics 2 and 3, SmolVLM. The configuration of Idefics 2 leaves out what its Mistral has anyway."""
+    defaults = {"hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8, "num_hidden_layers": 32, "intermediate_size": 14336}
+    m = llama({**defaults, **config}, layers, "model.text_model")
+    add_tower(m, "model.vision_model", 1152, 4304, 2)
+    m.add("model.connector.modality_projection.proj.weight", (m.config["hidden_size"], 10368), whole())
+    return m
+
+
+def phi4_multimodal(config, layers):
+    m = llama(config, layers, fused=True, head=False)
+    m.add("model.embed_tokens_extend.image_embed.img_processor.encoder.layers.0.self_attn.q_proj.weight", (1152, 1152), whole())
+    m.add("model.embed_tokens_extend.audio_embed.encoder.encoders.0.self_attn.q_proj.weight", (1024, 1024), whole())
+    m.add("model.embed_tokens_extend.audio_embed.encoder.encoders.0.feed_forward_in.gate_up_proj.weight", (3072, 1024), whole())
+    return m
+
+
 ROWS = [
     Row("Llava-1.5-7B", "llava", llava, text("llava", {"model_type": "llama", "vocab_size": 32064})),
     Row("Llama-3.2-11B-Vision", "llama", mllama, text("mllama", sizes("mllama_text_model", 4096, 32, 8, 14336, 40, 128256,
@@ -187,4 +213,9 @@ ROWS = [
     Row("Qwen2.5-Omni-7B", "omni", omni, {"model_type": "qwen2_5_omni", "thinker_config": {"text_config": sizes("qwen2_5_omni_text", 3584, 28, 4, 18944, 28, 152064)}}),
     Row("Qwen3-Omni-30B-A3B", "omni", omni, {"model_type": "qwen3_omni_moe", "thinker_config": {"text_config": sizes("qwen3_omni_moe_text", 2048, 32, 4, 768, 48, 152064,
         head_dim=128, num_experts=128, moe_intermediate_size=768)}}, axes="tp pp ep"),
+    Row("Idefics2-8B", "idefics2", idefics, text("idefics2", {"model_type": "mistral", "vocab_size": 32003})),
+    Row("SmolVLM2-2.2B", "llama", idefics, text("smolvlm", sizes("llama", 2048, 32, 32, 8192, 24, 49280, head_dim=64))),
+    Row("DeepSeek-VL2-Small", "deepseek_vl2", deepseek_vl2, {"model_type": "deepseek_vl_v2", "language_config": sizes("deepseek_v2", 2048, 16, 16, 10944, 27, 102400,
+        moe_intermediate_size=1408, n_routed_experts=64, n_shared_experts=2, first_k_dense_replace=1, **{**MLA, "q_lora_rank": None})}, axes="tp pp ep"),
+    Row("Phi-4-multimodal", "phi4_multimodal", phi4_multimodal, sizes("phi4_multimodal", 3072, 24, 8, 8192, 32, 200064, tie_word_embeddings=True)),
 ]
