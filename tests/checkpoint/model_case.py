@@ -77,10 +77,12 @@ class ModelTest(support.CommandTest):
     @staticmethod
     def stages(row, name, pp, tied):
         """The stages of the pipeline that have the tensor."""
-        if re.match(r"(model\.|thinker\.)?(visual|vision_|vision\.|projector\.|connector|image_newline|view_sep|embed_tokens_extend|audio_|multi_modal|embed_vision|embed_audio|mlp1|vpm|resampler|(wav2vec2|wavlm)\.(feat|masked|encoder.pos))", name):
+        if re.match(r"(model\.|thinker\.)?(visual|vision_|vision\.|projector\.|connector|image_newline|view_sep|embed_tokens_extend|audio_|multi_modal|mlp_AR|embed_vision|embed_audio|mlp1|vpm|resampler|(wav2vec2|wavlm)\.(feat|masked|encoder.pos))", name):
             return {0}
-        if "shared_transf" in name:
+        if "shared_transf" in name or "encoder.rel_pos" in name:
             return set(range(pp))
+        if re.match(r"layoutlmv3\.(cls_token|LayerNorm|norm)", name) or name.startswith("emb_ln"):
+            return {0}
         if name.startswith("talker"):
             return {pp - 1}
         layer = re.search(r"(?:layers|layer|h|blocks|block)\.(\d+)\.", name)
@@ -92,7 +94,7 @@ class ModelTest(support.CommandTest):
             return {pp - 1}
         if re.search(r"per_layer_(model|projection)|altup_projections", name):
             return {0}
-        if re.search(r"emb|wte|wpe", name) and not re.search("mtp|unembed", name):
+        if re.search(r"emb|wte|wpe", name) and not re.search("mtp|unembed|norm_after", name):
             is_words = re.search(r"(embed_tokens|tok_embeddings)\.|word_embeddings?\.|wte|embed_in|backbone\.embeddings", name) and not row.headless
             return {0, pp - 1} if tied and is_words else {0}
         return {pp - 1}

@@ -155,6 +155,23 @@ class FamilyLines(ModelTest):
             missing += [f"{family}:{number}: {word}: {text!r}" for place, texts in enumerate(lists) for text in texts if text not in found[place]]
         self.assertEqual(missing, [], "no model of families/ tries these; families/extras.py is the place for names that no row has")
 
+    def test_towers_are_whole_in_every_family_that_has_them(self):
+        """No line for the text comes before those for towers, whose layers have the same names."""
+        inside = ["self_attn.q_proj", "self_attn.k_proj", "self_attn.o_proj", "self_attn.out_proj", "self_attn.qkv_proj", "attention.dense", "attn.out_proj", "mlp.fc1",
+                  "mlp.gate_proj", "mlp.down_proj", "feed_forward.w1", "conv.out_proj", "mixer.q_proj", "mamba.in_proj", "norm"]
+        names = [f"{at}{tower}.layers.0.{name}.weight" for at in ("", "model.") for tower in ("vision_tower", "visual", "audio_tower") for name in inside]
+        for row in ROWS:
+            if not any(name == "towers" for name, _, _ in unfold(row.family)):
+                continue
+            tensors = [(name, "F32", (6, 6), None) for name in names]
+            with self.subTest(row=row.name):
+                self.check_whole(row, tensors)
+
+    def check_whole(self, row, tensors):
+        done, plan = self.plan(self.write(tensors, row.given), "tp=2")
+        self.assertEqual((done.returncode, done.stderr), (0, ""), row.name)
+        self.assertEqual([tensor["name"] for tensor in plan["tensor_list"] if tensor["cut"] != "tp=2: R"], [], row.name)
+
     def matters(self, family, number, line):
         """Whether some plan changes without this line. A line that names no tensor, such as a default, may matter to any."""
         axis = re.search(r"@(\w+)", line)

@@ -200,6 +200,56 @@ def xlnet(config, layers):
     return m
 
 
+def longformer(config, layers):
+    m = bert(config, layers, at="longformer")
+    h, d = config["hidden_size"], config["hidden_size"] // config["num_attention_heads"]
+    for i in layers:
+        for name in ("query_global", "key_global", "value_global"):
+            m.linear(f"longformer.encoder.layer.{i}.attention.self.{name}", h, h, cut(0, d), True)
+    return m
+
+
+def layoutlmv3(config, layers):
+    """Text and patches of the page beside it, with a bias for each head and distance that all layers share."""
+    m = bert(config, layers, at="layoutlmv3")
+    h, heads = config["hidden_size"], config["num_attention_heads"]
+    for name, bins in (("rel_pos_bias", 32), ("rel_pos_x_bias", 64), ("rel_pos_y_bias", 64)):
+        m.add(f"layoutlmv3.encoder.{name}.weight", (heads, bins), cut(0))
+    m.add("layoutlmv3.patch_embed.proj.weight", (h, 3, 16, 16), whole())
+    m.add("layoutlmv3.patch_embed.proj.bias", (h,), whole())
+    m.add("layoutlmv3.cls_token", (1, 1, h), whole())
+    m.add("layoutlmv3.pos_embed", (1, 197, h), whole())
+    m.norms("layoutlmv3.LayerNorm", "layoutlmv3.norm", size=h, bias=True)
+    return m
+
+
+def esm(config, layers):
+    """Norms come before what they are for, and have other names than BERT's."""
+    m = bert(config, layers, at="esm")
+    m.tensors = [(tensor[0].replace("output.LayerNorm", "LayerNorm"), *tensor[1:]) for tensor in m.tensors]
+    m.norms("esm.encoder.emb_layer_norm_after", size=config["hidden_size"], bias=True)
+    m.add("esm.encoder.layer.0.attention.self.rotary_embeddings.inv_freq", (32,), whole())
+    m.add("esm.contact_head.regression.weight", (1, config["num_hidden_layers"] * config["num_attention_heads"]), whole())
+    return m
+
+
+def nomic_bert(config, layers):
+    m = Model(config)
+    h, inner, d = config["n_embd"], config["n_inner"], config["n_embd"] // config["n_head"]
+    for i in layers:
+        p = f"encoder.layers.{i}"
+        m.linear(f"{p}.attn.Wqkv", 3 * h, h, parts(0, (h, 0), (h, 0), (h, 0)))
+        m.linear(f"{p}.attn.out_proj", h, h, cut(1, d))
+        m.linear(f"{p}.mlp.fc11", inner, h, cut(0))
+        m.linear(f"{p}.mlp.fc12", inner, h, cut(0))
+        m.linear(f"{p}.mlp.fc2", h, inner, cut(1))
+        m.norms(f"{p}.norm1", f"{p}.norm2", size=h, bias=True)
+    m.norms("emb_ln", size=h, bias=True)
+    m.add("embeddings.word_embeddings.weight", (config["vocab_size"], h), vocabulary())
+    m.add("embeddings.token_type_embeddings.weight", (2, h), whole())
+    return m
+
+
 ROWS = [
     Row("BERT-large", "bert", P(bert, mlm=True), sizes("bert", 1024, 16, 16, 4096, 24, 30522)),
     Row("RoBERTa-large", "bert", P(bert, at="roberta"), sizes("roberta", 1024, 16, 16, 4096, 24, 50265), headless=True),
@@ -216,4 +266,8 @@ ROWS = [
     Row("Wav2Vec2-large", "wav2vec2", wav2vec2, sizes("wav2vec2", 1024, 16, 16, 4096, 24, 32)),
     Row("WavLM-large", "wav2vec2", wavlm, sizes("wavlm", 1024, 16, 16, 4096, 24, 32)),
     Row("XLNet-large", "xlnet", xlnet, {"model_type": "xlnet", "d_model": 1024, "n_head": 16, "d_inner": 4096, "n_layer": 24, "vocab_size": 32000}),
+    Row("Longformer-large", "bert", longformer, sizes("longformer", 1024, 16, 16, 4096, 24, 50265), headless=True),
+    Row("LayoutLMv3-base", "bert", layoutlmv3, sizes("layoutlmv3", 768, 12, 12, 3072, 12, 50265), headless=True),
+    Row("ESM-2-650M", "bert", esm, sizes("esm", 1280, 20, 20, 5120, 33, 33), headless=True),
+    Row("Nomic-Embed-v1.5", "nomic_bert", nomic_bert, {"model_type": "nomic_bert", "n_embd": 768, "n_head": 12, "n_inner": 3072, "n_layer": 12, "vocab_size": 30528}, headless=True),
 ]

@@ -251,6 +251,20 @@ def deepseek_v4(config, layers):
     return m
 
 
+def mimo_v2(config, layers):
+    """Every sixth layer sees all tokens; the others have a window, sinks and more heads of keys."""
+    def attention(m, at):
+        c, everywhere = m.config, int(at.split(".")[2]) % 6 == 5 or ".0." in at
+        h, heads, groups = c["hidden_size"], c["num_attention_heads"], c["num_key_value_heads"] if everywhere else c["swa_num_key_value_heads"]
+        m.linear(f"{at}.q_proj", heads * c["head_dim"], h, cut(0, c["head_dim"]))
+        m.linear(f"{at}.k_proj", groups * c["head_dim"], h, kv(0, groups, c["head_dim"]))
+        m.linear(f"{at}.v_proj", groups * c["v_head_dim"], h, kv(0, groups, c["v_head_dim"]))
+        m.linear(f"{at}.o_proj", h, heads * c["v_head_dim"], cut(1, c["v_head_dim"]))
+        if not everywhere:
+            m.add(f"{at}.attention_sink_bias", (heads,), cut(0))
+    return moe(config, layers, attention=attention, dense=1, router_bias="mlp.gate.e_score_correction_bias")
+
+
 ROWS = [
     Row("Qwen2-57B-A14B", "mixtral", P(moe, bias=True, shared=("shared_expert", 20480)),
         sizes("qwen2_moe", 3584, 28, 4, 18944, 28, 151936, moe_intermediate_size=2560, num_experts=64), axes="tp pp ep"),
@@ -293,4 +307,8 @@ ROWS = [
         "moe_intermediate_size": 2048, "num_hidden_layers": 43, "vocab_size": 129280, "q_lora_rank": 1024, "o_groups": 8, "o_lora_rank": 1024, "n_routed_experts": 256,
         "index_n_heads": 64, "index_head_dim": 128, "num_nextn_predict_layers": 1, "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}},
         sample=(0, 3, 42), axes="tp pp ep", forms=()),
+    Row("MiMo-V2-Flash", "mimo_v2", mimo_v2, sizes("mimo_v2_flash", 4096, 64, 4, 16384, 48, 152576, head_dim=192, v_head_dim=128, swa_num_key_value_heads=8, swa_head_dim=192,
+        swa_v_head_dim=128, n_routed_experts=256, moe_intermediate_size=2048), sample=(0, 1, 5, 47), axes="tp pp ep"),
+    Row("Hy3", "mixtral", P(moe, dense=1, qk_norm="shared", shared=("shared_mlp", 1536), router="router.gate", router_bias="mlp.expert_bias"),
+        sizes("hy_v3", 4096, 64, 8, 13312, 80, 120832, head_dim=128, num_experts=192, moe_intermediate_size=1536), axes="tp pp ep"),
 ]

@@ -99,6 +99,7 @@ TEXT = [
 ]
 
 EXPERTS = [
+    Extra("MiMo-V2-Flash", [("model.layers.1.self_attn.sinks", (64,), cut(0))]),
     Extra("Ling-mini-2.0", [
         ("model.layers.0.attention.query_key_value.bias", (3072,), parts(0, (2048, 0), (512, 4), (512, 4))), ("model.layers.0.attention.dense.bias", (2048,), W),
         ("model.word_embeddings.weight", (157184, 2048), vocabulary(), "both")]),
@@ -116,6 +117,9 @@ EXPERTS = [
     Extra("Mixtral-8x7B", [("model.layers.0.mlp.experts.gate_up_proj", (8, 4096, 28672), halves(1).stacked()),
                            ("model.layers.0.mlp.experts.down_proj", (8, 14336, 4096), cut(0).stacked())],
           {"model_type": "unheard_of"}, meshes=("tp=2", "ep=2")),
+    Extra("Mixtral-8x7B", [(f"model.layers.0.mlp.experts.3.{name}.weight_scale_inv", (112, 32) if how.dim == 0 else (32, 112), how)
+                           for name, how in (("w1", cut(0)), ("w3", cut(0)), ("w2", cut(1)), ("gate_proj", cut(0)), ("up_proj", cut(0)), ("down_proj", cut(1)))],
+          {"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}}, meshes=("tp=2",)),
     Extra("Qwen3-VL-30B-A3B", [("model.language_model.layers.0.mlp.experts.gate_up_proj_scale_inv", (128, 16, 12), halves(1).stacked()),
                                ("model.language_model.layers.0.mlp.experts.down_proj_scale_inv", (128, 6, 16), cut(0).stacked())],
           {"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}}, meshes=("tp=2", "ep=2")),
@@ -172,7 +176,7 @@ SENSES = [
     Extra("Qwen2.5-Omni-7B", [("token2wav.code2wav_dit_model.x.weight", (8, 8), W, -1), ("code2wav.x.weight", (8, 8), W, -1)]),
     Extra("Llava-1.5-7B", [
         *[(f"{at}{tower}.x.weight", (8, 8), W, 0) for at in ("", "model.", "base_model.model.")
-          for tower in ("vision_encoder", "audio_tower", "mm_projector", "connector", "patch_merger", "vision_language_adapter", "vision_embed_tokens",
+          for tower in ("vision_encoder", "audio_tower", "mm_projector", "mlp_AR", "projector", "connector", "patch_merger", "vision_language_adapter", "vision_embed_tokens",
                         "apm", "audio_projection_layer", "tts")],
         ("image_newline", (4096,), W, 0), ("model.image_newline", (4096,), W, 0)]),
     Extra("CLIP ViT-L/14", [
@@ -190,6 +194,11 @@ SENSES = [
         *[(f"{name}.weight", (8, 1024), W, -1) for name in ("bert.pooler.dense", "qa_outputs", "cls.seq_relationship", "lm_head.dense",
                                                             "discriminator_predictions.dense", "generator_predictions.dense", "generator_lm_head")],
         ("electra.embeddings_project.weight", (1024, 128), W, 0)]),
+    Extra("Nomic-Embed-v1.5", [
+        ("encoder.layers.0.attn.Wqkv.bias", (2304,), three(768)), ("encoder.layers.0.mlp.fc11.bias", (3072,), cut(0)), ("encoder.layers.0.mlp.fc12.bias", (3072,), cut(0)),
+        ("encoder.layers.0.attn.out_proj.bias", (768,), W), ("encoder.layers.0.mlp.fc2.bias", (768,), W)]),
+    Extra("ESM-2-650M", [("esm.embeddings.word_embeddings.weight", (33, 1280), vocabulary(), "both"), ("lm_head.bias", (33,), W, -1), ("lm_head.dense.weight", (1280, 1280), W, -1),
+                         ("lm_head.layer_norm.weight", (1280,), W, -1)]),
     Extra("DistilBERT-base", [(f"{name}.weight", (2, 768), W, -1) for name in ("pre_classifier", "classifier", "qa_outputs")]),
     Extra("DistilBERT-base", [("distilbert.embeddings.word_embeddings.weight", (30522, 768), vocabulary(), 0)]),
     Extra("DeBERTa-v3-large", [

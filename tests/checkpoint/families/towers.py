@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Text models behind towers for images and sound: Llava, Qwen-VL, Llama 4, Omni and others. The last part has the towers' layers as they are cut when somebody asks for it."""
-from families.cuts import cut, parts, vocabulary, whole
+from families.cuts import cut, halves, parts, vocabulary, whole
 from families.model import Model, Row, flat, renamed, sizes, text, text_of
-from families.llama import internlm2, llama
-from families.experts import MLA, deepseek, moe, stacked
+from families.llama import glm4, internlm2, llama
+from families.experts import MLA, deepseek, latent_attention, moe, stacked
+from families.hybrids import lfm2
 
 
 def add_tower(m, at, size, inner, layers):
@@ -194,13 +195,53 @@ def phi4_multimodal(config, layers):
     return m
 
 
+def mistral4(config, layers):
+    """Latent attention, and all experts in one tensor, [expert, out, in]."""
+    c = text_of(config)
+    m = Model(c)
+    h, inner, experts = c["hidden_size"], c["moe_intermediate_size"], c["n_routed_experts"]
+    for i in layers:
+        p = f"model.language_model.layers.{i}"
+        latent_attention(m, f"{p}.self_attn")
+        m.add(f"{p}.mlp.experts.gate_up_proj", (experts, 2 * inner, h), halves(0).stacked())
+        m.add(f"{p}.mlp.experts.down_proj", (experts, h, inner), cut(1).stacked())
+        m.add(f"{p}.mlp.gate.weight", (experts, h), whole())
+        m.mlp(f"{p}.mlp.shared_experts", inner)
+        m.norms(f"{p}.input_layernorm", f"{p}.post_attention_layernorm", size=h)
+    m.ends("model.language_model")
+    m.add("model.vision_tower.transformer.layers.0.attention.o_proj.weight", (1024, 1024), whole())
+    m.add("model.multi_modal_projector.linear_1.weight", (h, 1024), whole())
+    return m
+
+
+def paddleocr_vl(config, layers):
+    m = llama(config, layers)
+    add_tower(m, "visual.vision_model", 1152, 4304, 2)
+    m.add("mlp_AR.linear_1.weight", (4608, 4608), whole())
+    return m
+
+
+def glm_ocr(config, layers):
+    m = renamed(glm4(text_of(config), layers), "model.", "model.language_model.")
+    m.add("model.visual.blocks.0.attn.qkv.weight", (3072, 1024), whole())
+    return m
+
+
+def lfm2_vl(config, layers):
+    """The layers of its tower have a name that those of the text have too: out_proj."""
+    m = renamed(lfm2(text_of(config), layers), "model.", "model.language_model.")
+    add_tower(m, "model.vision_tower.vision_model", 1152, 4304, 2)
+    m.add("model.multi_modal_projector.linear_1.weight", (2560, 4608), whole())
+    return m
+
+
 ROWS = [
     Row("Llava-1.5-7B", "llava", llava, text("llava", {"model_type": "llama", "vocab_size": 32064})),
     Row("Llama-3.2-11B-Vision", "llama", mllama, text("mllama", sizes("mllama_text_model", 4096, 32, 8, 14336, 40, 128256,
         cross_attention_layers=[3, 8, 13, 18, 23, 28, 33, 38])), sample=(0, 3, 39)),
     Row("Llama-4-Scout", "mixtral", llama4, text("llama4", sizes("llama4_text", 5120, 40, 8, 8192, 48, 202048, head_dim=128, num_local_experts=16)),
         axes="tp pp ep"),
-    Row("Mistral-Small-3.1-24B", "llama", mistral3, text("mistral3", sizes("mistral", 5120, 32, 8, 32768, 40, 131072, head_dim=128))),
+    Row("Mistral-Small-3.1-24B", "mistral3", mistral3, text("mistral3", sizes("mistral", 5120, 32, 8, 32768, 40, 131072, head_dim=128))),
     Row("Qwen2-VL-7B", "llama", qwen_vl, sizes("qwen2_vl", 3584, 28, 4, 18944, 28, 152064)),
     Row("Qwen2.5-VL-7B", "llama", qwen_vl, sizes("qwen2_5_vl", 3584, 28, 4, 18944, 28, 152064)),
     Row("Qwen3-VL-8B", "llama", qwen3_vl, text("qwen3_vl", sizes("qwen3_vl_text", 4096, 32, 8, 12288, 36, 151936, head_dim=128))),
@@ -218,4 +259,9 @@ ROWS = [
     Row("DeepSeek-VL2-Small", "deepseek_vl2", deepseek_vl2, {"model_type": "deepseek_vl_v2", "language_config": sizes("deepseek_v2", 2048, 16, 16, 10944, 27, 102400,
         moe_intermediate_size=1408, n_routed_experts=64, n_shared_experts=2, first_k_dense_replace=1, **{**MLA, "q_lora_rank": None})}, axes="tp pp ep"),
     Row("Phi-4-multimodal", "phi4_multimodal", phi4_multimodal, sizes("phi4_multimodal", 3072, 24, 8, 8192, 32, 200064, tie_word_embeddings=True)),
+    Row("Mistral-Small-4-119B", "mistral3", mistral4, text("mistral3", sizes("mistral4", 4096, 32, 32, 12288, 36, 131072, moe_intermediate_size=2048, n_routed_experts=128,
+        q_lora_rank=1024, kv_lora_rank=256, qk_nope_head_dim=64, qk_rope_head_dim=64, v_head_dim=128)), axes="tp pp ep"),
+    Row("PaddleOCR-VL", "llama", paddleocr_vl, sizes("paddleocr_vl", 1024, 16, 2, 3072, 18, 103424, head_dim=128)),
+    Row("GLM-OCR", "llama", glm_ocr, text("glm_ocr", sizes("glm_ocr_text", 1024, 16, 8, 4096, 16, 59392))),
+    Row("LFM2-VL-1.6B", "lfm2", lfm2_vl, text("lfm2_vl", sizes("lfm2", 2048, 32, 8, 8192, 16, 65536)), sample=(0, 2, 15)),
 ]

@@ -21,7 +21,7 @@ def small(given):
                "mamba_n_heads": 8, "mamba_d_head": 16, "mamba_n_groups": 2, "mamba_num_heads": 8, "mamba_head_dim": 16, "ssm_state_size": 8,
                "moe_num_experts": 4, "shared_intermediate_size": 32, "moe_shared_expert_intermediate_size": 32,
                "global_head_dim": 32, "num_global_key_value_heads": 2, "kv_n_heads": 2, "vocab_size_per_layer_input": 96, "hidden_size_per_layer_input": 8,
-               "n_mamba_heads": 4, "mamba_ngroups": 2, "adapter_rank": 8, "head_size": 16, "mix_rank": 4, "decay_rank": 8, "d_inner": 64,
+               "swa_num_key_value_heads": 4, "swa_head_dim": 16, "swa_v_head_dim": 16, "n_inner": 64, "n_mamba_heads": 4, "mamba_ngroups": 2, "adapter_rank": 8, "head_size": 16, "mix_rank": 4, "decay_rank": 8, "d_inner": 64,
                "decay_low_rank_dim": 8, "a_low_rank_dim": 8, "v_low_rank_dim": 8, "gate_low_rank_dim": 8, "o_groups": 4, "o_lora_rank": 16, "index_n_heads": 4,
                "index_head_dim": 8, "inner": 96, "dim": 64, "embedding_size": 16}
     made = {}
