@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pickle_text.h - numbers and texts written out in characters, as protocol 0 does. Functions that
- * return a text return NULL on success, else what is wrong, in words. */
+ * return const char * return NULL on success, else words about what is wrong. */
 #ifndef RS_CHECKPOINT_ARCHIVE_PICKLE_TEXT_H
 #define RS_CHECKPOINT_ARCHIVE_PICKLE_TEXT_H
 

@@ -31,7 +31,7 @@ typedef struct packed {
 } packed;
 
 typedef struct decoder {
-    const packed *of; /* NULL: not a decoder */
+    const packed *of; /* NULL: no decoder here */
     uint64_t given;
     rs_zip_reader *zip;
     rs_zstd_reader *zstd;

@@ -68,7 +68,7 @@ typedef struct rs_format {
     /* ---- writing; all NULL if the format is only read ---------------------------------------- */
 
     bool is_split; /* files are split over a mesh, which has to be given; else tensors are whole */
-    /* The format, with the same name for users, that writes this one over a mesh; NULL: there is
+    /* The format that is written in place of this one if users ask for a mesh; NULL: there is
      * none. */
     const struct rs_format *split;
     /* The format that writes tensors which say how they are split (DTensor); NULL: there is

@@ -172,7 +172,7 @@ static reshard_status sort_files(rs_item_metadata *made)
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-/* Joins a path, which is a JSON list of keys and list indices, to a name. */
+/* Makes a name of a path, which is a JSON list of keys and list indices. */
 static reshard_status join_path(reading *r, const rs_slice *item, rs_slice path, rs_slice *out_name)
 {
     size_t room = path.count + (item != NULL ? item->count : 0) + 2, count = 0;

@@ -32,7 +32,7 @@ static const rs_pickle_node *find_in_state(const rs_pickle_node *state, const ch
     return found;
 }
 
-/* Finds a field of an object by name or else by its position in the arguments; -1: not there. */
+/* Finds a field of an object by name, or else at this position of its arguments (-1: nowhere). */
 static const rs_pickle_node *find_field(const rs_pickle_node *node, const char *name, int position)
 {
     if (!is_call(node))
