@@ -94,8 +94,13 @@ class Models(ModelTest):
         os.makedirs(source)
         write_small(source, m.tensors, given, random.Random(row.name))
         self.read_text("convert", source, cut, "--to", "tp=2", "--format", "rank-files", "--quiet", "--no-sync")
+        model = files.read(f"{source}/model.safetensors")[0]
+        for rank in range(2):
+            shard = files.read(f"{cut}/rank-{rank:05}-of-00002.safetensors")[0]
+            for name, _, shape, how in m.tensors:
+                self.assertEqual(shard[name][2], cuts.held(model[name][2], how, shape, 2, rank), f"{row.name} rank {rank}: {name}")
         self.read_text("convert", cut, back, "--from", "tp=2", "--quiet", "--no-sync")
-        self.assertEqual(files.read_hf(back), files.read(f"{source}/model.safetensors")[0])
+        self.assertEqual(files.read_hf(back), model)
         return True
 
     @staticmethod

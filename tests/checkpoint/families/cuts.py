@@ -11,6 +11,7 @@
 
 `experts` says whether dimension 0 is dealt to the ranks of ep besides.
 """
+import math
 
 
 class Cut:
@@ -114,6 +115,19 @@ def pieces(how, shape, tp, rank, ep=1, expert_rank=0):
             size[0] = deal_begin(shape[0], ep, expert_rank + 1) - offset[0]
         boxes.append((offset, size))
     return boxes
+
+
+def held(values, how, shape, tp, rank):
+    """The bytes that a rank has of a tensor's row-major bytes, slice by slice."""
+    if how.kind == "whole":
+        return values
+    outer, n, inner = math.prod(shape[:how.dim]), shape[how.dim], math.prod(shape[how.dim + 1:])
+    width = len(values) // (outer * n) if outer * n else 0  # of one row along the dimension
+    assert width * outer * n == len(values) and width % inner == 0
+    if how.kind == "vocabulary":
+        values += bytes(-n % 64 * width)
+    return b"".join(values[(before * n + begin) * width:(before * n + end) * width]
+                    for before in range(outer) for begin, end in lines(how, shape, tp, rank))
 
 
 def deal_begin(n, k, i):

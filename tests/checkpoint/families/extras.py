@@ -100,6 +100,8 @@ TEXT = [
 
 EXPERTS = [
     Extra("MiMo-V2-Flash", [("model.layers.1.self_attn.sinks", (64,), cut(0))]),
+    Extra("MiMo-V2-Flash", [("model.layers.1.self_attn.k_proj.weight", (1536, 4096), kv(0, 8, 192)), ("model.layers.1.self_attn.v_proj.weight", (1024, 4096), kv(0, 8, 128))],
+          {"swa_num_key_value_heads": None, "swa_head_dim": None, "swa_v_head_dim": None}, meshes=("tp=8",)),
     Extra("Ling-mini-2.0", [
         ("model.layers.0.attention.query_key_value.bias", (3072,), parts(0, (2048, 0), (512, 4), (512, 4))), ("model.layers.0.attention.dense.bias", (2048,), W),
         ("model.word_embeddings.weight", (157184, 2048), vocabulary(), "both")]),
