@@ -91,6 +91,21 @@ class Written(TorchTest):
             self.assertEqual(done["notes"][:1], [f"the format {format} cannot hold 1 value, which stays behind: hyper"])
         self.check(self.at("torch/model.pt"), {"w": ("U8", (1,), b"w"), "new": {"lr": 0.5}})
 
+    def test_values_alone(self):
+        """A file without tensors: what it holds is carried, and named where it cannot be."""
+        value = {"step": 3, "groups": [{"lr": 0.5}]}
+        for name, held, expected in [("dict", value, value), ("ordered", torch_files.ordered(value), value), ("five", 5, {"five": 5}),
+                                     ("list", [1, "a"], [1, "a"])]:
+            with self.subTest(name):
+                torch_files.write(self.at(f"{name}.pt"), held)
+                self.assertEqual(self.convert(f"{name}.pt", f"{name}-torch", "--format", "torch")["notes"], [])
+                self.check(self.at(f"{name}-torch/model.pt"), expected)
+                self.assertEqual(self.convert(f"{name}.pt", f"{name}-dcp", "--format", "dcp", "--to", "fsdp=2")["notes"], [])
+        self.convert("dict-dcp", "back", "--format", "torch")
+        self.check(self.at("back/model.pt"), value)
+        self.assertEqual(self.convert("dict.pt", "hf")["notes"],
+                         ["the format hf cannot hold 2 values, which stay behind: step, groups"])
+
     def test_model_alone(self):
         """hf takes the model and says what stays behind."""
         rnd = random.Random(SEED)

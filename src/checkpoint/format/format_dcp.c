@@ -442,7 +442,7 @@ static reshard_status read_beside(reading *r)
         return RESHARD_OK;
     reshard_status status = rs_torch_open_file(r->checkpoint, file);
     if (status == RESHARD_OK)
-        status = rs_torch_walk_file(r->checkpoint, file, (rs_slice){NULL, 0}, take_beside, r);
+        status = rs_torch_walk_file(r->checkpoint, file, NULL, take_beside, r);
     return status == RESHARD_OK ? rs_store_note(r->checkpoint, LIGHTNING_NAME
                                                 ": Lightning's, is read as part of the checkpoint")
                                 : status;

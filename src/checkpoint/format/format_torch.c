@@ -109,14 +109,10 @@ static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_openin
     if (status == RESHARD_OK)
         status = check_whole(checkpoint);
     for (; status == RESHARD_OK && r.file < checkpoint->named_count; r.file++) {
-        size_t bytes = 0;
-        const rs_pickle *pickle = rs_torch_file_pickle(rs_torch_opened(checkpoint, r.file), &bytes);
-        rs_slice prefix = {0};
-        /* A file that is a single tensor needs a name for it. */
-        if (checkpoint->named_count > 1 ||
-            rs_torch_kind_of(rs_pickle_root(pickle)) != RS_TORCH_VALUE)
-            prefix = rs_torch_name_stem(checkpoint->files[r.file].name);
-        status = rs_torch_walk_file(checkpoint, r.file, prefix, take, &r);
+        rs_slice stem = rs_torch_name_stem(checkpoint->files[r.file].name);
+        const rs_torch_root names = {.prefix = checkpoint->named_count > 1 ? stem : (rs_slice){0},
+                                     .alone = stem};
+        status = rs_torch_walk_file(checkpoint, r.file, &names, take, &r);
     }
     if (status == RESHARD_OK)
         status = rs_torch_check_names(checkpoint, &r.list);

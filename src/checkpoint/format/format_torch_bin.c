@@ -128,7 +128,7 @@ static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_openin
         status = name != NULL ? rs_weight_map_open(checkpoint, &map, rs_torch_open_named)
                               : rs_torch_open_named(checkpoint, 1, &single);
     for (; status == RESHARD_OK && r.file < checkpoint->named_count; r.file++)
-        status = rs_torch_walk_file(checkpoint, r.file, (rs_slice){0}, take, &r);
+        status = rs_torch_walk_file(checkpoint, r.file, NULL, take, &r);
     if (status == RESHARD_OK)
         status = rs_torch_check_names(checkpoint, &r.list);
     if (status == RESHARD_OK)

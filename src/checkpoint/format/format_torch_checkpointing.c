@@ -321,7 +321,8 @@ static reshard_status read_all(item_reading *r)
         if (status == RESHARD_OK)
             status = r->files[i]->body == RS_ITEM_SAFETENSORS
                          ? take_entries(r)
-                         : rs_torch_walk_file(checkpoint, i, r->prefix, take, r);
+                         : rs_torch_walk_file(checkpoint, i, &(rs_torch_root){.prefix = r->prefix},
+                                              take, r);
     }
     if (status == RESHARD_OK)
         status = check_found(r);

@@ -372,7 +372,7 @@ static reshard_status read_all(reading *r)
         r->owner = (rs_torch_rank){.file = i, .rank = r->names[i].rank};
         status = make_prefix(r, i, &prefix);
         if (status == RESHARD_OK)
-            status = rs_torch_walk_file(checkpoint, i, prefix, take, r);
+            status = rs_torch_walk_file(checkpoint, i, &(rs_torch_root){.prefix = prefix}, take, r);
         if (status == RESHARD_OK && rs_context_cancelled(checkpoint->context))
             status = rs_fail(RESHARD_ERR_CANCELLED, "%s: cancelled", checkpoint->path);
     }
@@ -393,7 +393,7 @@ static reshard_status read_one(reading *r, rs_slice document)
         return status;
     const rank_name *name = &r->names[0];
     r->owner = (rs_torch_rank){.file = 0, .rank = name->rank};
-    status = rs_torch_walk_file(checkpoint, 0, (rs_slice){NULL, 0}, take, r);
+    status = rs_torch_walk_file(checkpoint, 0, NULL, take, r);
     if (status == RESHARD_OK)
         status = rs_one_rank_keep(checkpoint, document, &r->list);
     if (status == RESHARD_OK && document.bytes == NULL && name->world > 0)

@@ -68,7 +68,7 @@ static reshard_status read_all(plain_reading *r, const rs_opening *opening,
     reshard_checkpoint *checkpoint = r->checkpoint;
     reshard_status status = RESHARD_OK;
     for (; status == RESHARD_OK && r->file < checkpoint->named_count; r->file++) {
-        status = rs_torch_walk_file(checkpoint, r->file, (rs_slice){NULL, 0}, take, r);
+        status = rs_torch_walk_file(checkpoint, r->file, NULL, take, r);
         if (status == RESHARD_OK && rs_context_cancelled(checkpoint->context))
             status = rs_fail(RESHARD_ERR_CANCELLED, "%s: cancelled", checkpoint->path);
     }

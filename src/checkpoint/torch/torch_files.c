@@ -101,12 +101,12 @@ const rs_torch_file *rs_torch_opened(const reshard_checkpoint *checkpoint, int32
     return checkpoint->files[file].body;
 }
 
-reshard_status rs_torch_walk_file(reshard_checkpoint *checkpoint, int32_t file, rs_slice prefix,
-                                  rs_torch_leaf_fn *take, void *user)
+reshard_status rs_torch_walk_file(reshard_checkpoint *checkpoint, int32_t file,
+                                  const rs_torch_root *names, rs_torch_leaf_fn *take, void *user)
 {
     size_t bytes = 0;
     const rs_pickle *pickle = rs_torch_file_pickle(rs_torch_opened(checkpoint, file), &bytes);
-    return rs_torch_walk(&checkpoint->arena, checkpoint->files[file].name, pickle, bytes, prefix,
+    return rs_torch_walk(&checkpoint->arena, checkpoint->files[file].name, pickle, bytes, names,
                          take, user);
 }
 

@@ -244,6 +244,15 @@ static reshard_status enter_call(walk *w, const rs_pickle_node *node, const rs_v
     return status;
 }
 
+/* Is a value handed out as it is? A dict or list at the root is not, even without tensors: only its
+ * items have names. */
+static bool is_leaf(const rs_pickle_node *node, const rs_value_step *step, bool fertile)
+{
+    bool is_root = step == NULL && (node->kind == RS_PICKLE_LIST || node->kind == RS_PICKLE_TUPLE ||
+                                    rs_pickle_dict(node) != NULL);
+    return (!fertile && !is_root) || rs_torch_kind_of(node) != RS_TORCH_VALUE;
+}
+
 static reshard_status enter(walk *w, const rs_pickle_node *node, const rs_value_step *step,
                             size_t name_bytes, int depth)
 {
@@ -253,7 +262,7 @@ static reshard_status enter(walk *w, const rs_pickle_node *node, const rs_value_
     reshard_status status = find_tensors(w, node, depth, &fertile);
     if (status != RESHARD_OK)
         return status;
-    if (!fertile || rs_torch_kind_of(node) != RS_TORCH_VALUE)
+    if (is_leaf(node, step, fertile))
         return hand_out(w, node, step, name_bytes);
     unsigned char *mark = &w->marks[node->at];
     *mark = ENTERED; /* a value that contains itself is not entered again */
@@ -263,22 +272,28 @@ static reshard_status enter(walk *w, const rs_pickle_node *node, const rs_value_
         status = enter_call(w, node, step, name_bytes, depth);
     else
         status = enter_list(w, node, step, name_bytes, depth);
-    *mark = FERTILE;
+    *mark = fertile ? FERTILE : BARREN;
     return status;
 }
 
 reshard_status rs_torch_walk(rs_arena *arena, const char *what, const rs_pickle *pickle,
-                             size_t bytes, rs_slice prefix, rs_torch_leaf_fn *take, void *user)
+                             size_t bytes, const rs_torch_root *names, rs_torch_leaf_fn *take,
+                             void *user)
 {
     const rs_pickle_node *root = rs_pickle_root(pickle);
     walk w = {.arena = arena, .what = what, .take = take, .user = user};
+    rs_value_step first = {.key = names != NULL ? names->prefix : (rs_slice){0}};
+    bool fertile = false;
     w.name_bytes_left = NAME_BYTES_FREE + NAME_BYTES_RATIO * bytes;
     w.marks = rs_allocate_zeroed(arena->context, bytes + 1);
     if (w.marks == NULL)
         return rs_allocation_status();
-    const rs_value_step first = {.key = prefix};
-    reshard_status status =
-        prefix.bytes != NULL ? step_down(&w, root, &first, 0, 0) : enter(&w, root, NULL, 0, 0);
+    reshard_status status = find_tensors(&w, root, 0, &fertile);
+    if (names != NULL && first.key.bytes == NULL && is_leaf(root, NULL, fertile))
+        first.key = names->alone;
+    if (status == RESHARD_OK)
+        status = first.key.bytes != NULL ? step_down(&w, root, &first, 0, 0)
+                                         : enter(&w, root, NULL, 0, 0);
     rs_release(arena->context, w.marks, bytes + 1);
     return status;
 }

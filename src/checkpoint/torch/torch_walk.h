@@ -4,7 +4,8 @@
  * and the indices of lists that lead to it, joined by dots. Objects of unknown classes are searched
  * by their attributes.
  *
- * A value without tensors is not taken apart: a whole dict of hyper-parameters is one value.
+ * A value without tensors is not taken apart, unless it is the root: a whole dict of
+ * hyper-parameters is one value.
  */
 #ifndef RS_CHECKPOINT_FORMAT_TORCH_WALK_H
 #define RS_CHECKPOINT_FORMAT_TORCH_WALK_H
@@ -21,11 +22,18 @@ typedef struct rs_torch_leaf {
 
 typedef reshard_status rs_torch_leaf_fn(void *user, const rs_torch_leaf *leaf);
 
-/* Calls `take` for the tensors and values of a pickle of `bytes` bytes, in its order. prefix: the
- * first step of all names; prefix.bytes NULL: none. A value that contains itself is not entered
- * again. Errors: RANGE if values are nested too deeply, or shared so often that names would take
- * much more room than the pickle; those of `take`. */
+/* What a file adds to the names of its tensors and values. A slice with bytes NULL adds nothing. */
+typedef struct rs_torch_root {
+    rs_slice prefix; /* the first step of all names */
+    rs_slice alone;  /* without a prefix, the name of a file that is a single tensor or value */
+} rs_torch_root;
+
+/* Calls `take` for the tensors and values of a pickle of `bytes` bytes, in its order. names: NULL if
+ * the file adds nothing. A value that contains itself is not entered again. Errors: RANGE if values
+ * are nested too deeply, or shared so often that names would take much more room than the pickle;
+ * those of `take`. */
 reshard_status rs_torch_walk(rs_arena *arena, const char *what, const rs_pickle *pickle,
-                             size_t bytes, rs_slice prefix, rs_torch_leaf_fn *take, void *user);
+                             size_t bytes, const rs_torch_root *names, rs_torch_leaf_fn *take,
+                             void *user);
 
 #endif
