@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, NamedTuple
 from . import _native
 from ._dtypes import dtype_number, numpy
 from ._errors import Io, NotFound, Range, Unsupported
-from ._library import Handle, decode, encode, encode_list, encode_optional, lib, make, read_struct
+from ._library import Handle, decode, encode, encode_list, encode_optional, lib, make, read_struct, thread_count
 from ._stored import MappedFile, RankTensor, StoredTensor
 from ._trace import tracing
 from ._work import SHORT_BYTES, Context, Progress
@@ -197,7 +197,8 @@ class Checkpoint(Handle, Mapping[str, StoredTensor]):
             entry.tensor, entry.layout, entry.dtype = tensor.source, tensor.layout._pointer, dtype_number(tensor.dtype)
             entry.shards = ctypes.cast(at, ctypes.POINTER(c_void_p))
             at += ctypes.sizeof(c_void_p) * len(tensor.arrays)
-        options = _native.reshard_read_options(size=ctypes.sizeof(_native.reshard_read_options), threads=threads)
+        options = _native.reshard_read_options(size=ctypes.sizeof(_native.reshard_read_options),
+                                               threads=thread_count(threads))
         with tracing(trace) as recorder, self._use() as pointer:
             options.trace = None if recorder is None else recorder._pointer
 
@@ -235,7 +236,8 @@ class Checkpoint(Handle, Mapping[str, StoredTensor]):
 
     def digest(self, *, threads: int = 0, check_copies: bool = False, progress: Progress = "auto") -> "Digests":
         """Digests of the tensors and of the whole checkpoint. They do not depend on the split."""
-        options = _native.reshard_digest_options(size=ctypes.sizeof(_native.reshard_digest_options), threads=threads,
+        options = _native.reshard_digest_options(size=ctypes.sizeof(_native.reshard_digest_options),
+                                                 threads=thread_count(threads),
                                                  check_copies=int(check_copies))
         found, names = ctypes.POINTER(_native.reshard_digests)(), list(self)
         with self._use() as pointer:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Optional, Tuple
 from . import _native
 from ._checkpoint import Checkpoint
 from ._errors import Check
-from ._library import decode, lib, make, read_struct
+from ._library import decode, lib, make, read_struct, thread_count
 from ._work import Progress
 
 
@@ -61,7 +61,7 @@ def compare(a: Any, b: Any, *, ignore_dropped: bool = False, threads: int = 0, p
     """
     opened = [one if isinstance(one, Checkpoint) else Checkpoint(one) for one in (a, b)]
     options = _native.reshard_comparison_options(size=ctypes.sizeof(_native.reshard_comparison_options),
-                                                 ignore_dropped=int(ignore_dropped), threads=threads)
+                                                 ignore_dropped=int(ignore_dropped), threads=thread_count(threads))
     with opened[0]._use() as first, opened[1]._use() as second:
         pointer = opened[0]._context.run(
             lambda: make(lib.reshard_checkpoint_compare, first, second, byref(options)), progress)

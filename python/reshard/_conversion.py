@@ -9,7 +9,7 @@ from . import _native
 from ._checkpoint import Checkpoint, list_lines, set_list
 from ._dtypes import NAMES, dtype_name, numpy
 from ._errors import Range
-from ._library import Handle, decode, encode, encode_list, encode_optional, lib, make, read_struct, whole_number
+from ._library import Handle, byte_count, decode, encode, encode_list, encode_optional, lib, make, read_struct, thread_count
 from ._trace import Trace, tracing
 from ._work import Progress
 
@@ -25,12 +25,6 @@ def _dtype_texts(dtype: Dtypes) -> List[str]:
     if isinstance(dtype, MappingClass):
         return ["%s=%s" % (pattern, dtype_name(kind)) for pattern, kind in dtype.items()]
     return [dtype_name(dtype)]
-
-
-def _size(number: Any, what: str) -> int:
-    if not 0 <= whole_number(number, what) < 2**63:
-        raise Range("%s must be a number of bytes, not %d" % (what, number))
-    return int(number)
 
 
 def _texts(given: Union[str, Sequence[str]]) -> List[str]:
@@ -77,8 +71,9 @@ class Conversion(Handle):
         options = _native.reshard_conversion_options(size=ctypes.sizeof(_native.reshard_conversion_options))
         options.to, options.rules = encode_optional(to, "a mesh"), encode_optional(rules, "rules")
         options.format, options.only = encode_optional(format, "a format"), encode_optional(only, "a name")
-        options.shard_bytes_max, options.memory_bytes_max = _size(shard_bytes, "shard_bytes"), _size(memory_bytes, "memory_bytes")
-        options.threads = whole_number(threads, "threads")
+        options.shard_bytes_max = byte_count(shard_bytes, "shard_bytes")
+        options.memory_bytes_max = byte_count(memory_bytes, "memory_bytes")
+        options.threads = thread_count(threads)
         options.all = int(all)
         for name, texts in lists.items():
             setattr(options, name + "_count", len(texts))
@@ -135,7 +130,7 @@ class Conversion(Handle):
         """Writes the target, all or nothing: it does not exist until it is complete."""
         options = _native.reshard_conversion_run_options(
             size=ctypes.sizeof(_native.reshard_conversion_run_options), resume=int(resume), verify=int(verify), link=int(link),
-            no_sync=int(not sync), journal_bytes=journal_bytes)
+            no_sync=int(not sync), journal_bytes=byte_count(journal_bytes, "journal_bytes"))
         report = _native.reshard_conversion_report(size=ctypes.sizeof(_native.reshard_conversion_report))
         path = encode(target, "a path")
         with self._checkpoint._use():

@@ -13,7 +13,7 @@ from ctypes import byref, c_size_t, c_void_p, create_string_buffer
 from typing import Any, List, Optional, Sequence, Tuple
 
 from . import _native
-from ._errors import LibraryMissing, make_error
+from ._errors import LibraryMissing, Range, make_error
 
 #: The library's name for the dynamic linker. It has the minor version in it, which may break compatibility before 1.0.
 SONAME = "libreshard.so." + (str(_native.RESHARD_VERSION_MAJOR) if _native.RESHARD_VERSION_MAJOR else
@@ -171,6 +171,20 @@ def whole_number(number: Any, what: str) -> int:
     if isinstance(number, bool) or not hasattr(number, "__index__"):
         raise TypeError("%s must be a whole number, not %r" % (what, number))
     return int(number.__index__())
+
+
+def thread_count(number: Any) -> int:
+    """A number of threads. ctypes would cut a larger one off without a word; the library refuses negative ones."""
+    if whole_number(number, "threads") >= 2**31:
+        raise Range("%d threads" % number)
+    return int(number)
+
+
+def byte_count(number: Any, what: str) -> int:
+    """A number of bytes, which ctypes would likewise cut off, or take for a large one if it is negative."""
+    if not 0 <= whole_number(number, what) < 2**63:
+        raise Range("%s must be a number of bytes, not %d" % (what, number))
+    return int(number)
 
 
 def encode_optional(text: Any, what: str = "text") -> Optional[bytes]:

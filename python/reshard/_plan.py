@@ -8,7 +8,7 @@ from . import _native
 from ._dtypes import NAMES, dtype_name, dtype_number, numpy
 from ._errors import Invalid, Range
 from ._layout import Layout, Shape, Spec, draw_svg
-from ._library import Handle, encode, lib, make, read_struct, read_text, whole_number
+from ._library import Handle, byte_count, encode, lib, make, read_struct, read_text, whole_number
 from ._work import Context
 
 
@@ -68,7 +68,7 @@ def _options(balance: str, relabel: bool, single_stage: bool, staging_bytes: int
         raise Invalid('balance must be "rule" or "exact", not %r' % (balance,))
     return _native.reshard_plan_options(size=ctypes.sizeof(_native.reshard_plan_options), balance=kinds[balance],
                                         relabel=int(relabel), single_stage=int(single_stage),
-                                        staging_bytes_max=staging_bytes)
+                                        staging_bytes_max=byte_count(staging_bytes, "staging_bytes"))
 
 
 class Plan(Handle):

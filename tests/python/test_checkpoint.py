@@ -216,6 +216,16 @@ class TestConversions(Case):
         with self.assertRaisesRegex(reshard.Invalid, "model"):
             reshard.convert(self.model, self.model)
 
+    def test_numbers_beyond_those_of_c__are_refused(self):
+        """ctypes would cut them off: 2**32 + 1 threads were 1."""
+        with reshard.open(self.model) as ck:
+            for call in [lambda: reshard.Conversion(ck, threads=2**32 + 1), lambda: ck.digest(threads=2**32 + 1),
+                         lambda: reshard.compare(ck, ck, threads=2**32 + 1),
+                         lambda: reshard.Conversion(ck).run(self.place("x"), journal_bytes=-1),
+                         lambda: reshard.plan((4,), "f32", "2: S(0)", "2: R", staging_bytes=-1)]:
+                with self.assertRaises(reshard.Range):
+                    call()
+
     def test_conversion__can_be_asked(self):
         with reshard.open(self.model) as ck:
             conversion = reshard.Conversion(ck, to="tp=2")
