@@ -135,6 +135,8 @@ static int run(const cli_command *command, int argc, char **argv)
         code = cli_converting_check(&values);
     if (code == CLI_DONE && values.html != NULL && !values.dry_run)
         code = cli_fail(CLI_USAGE, "convert: --html shows a plan; add --dry-run");
+    if (code == CLI_DONE && values.tracing.events_max != 0 && !cli_tracing_is_on(&values.tracing))
+        code = cli_fail(CLI_USAGE, "convert: --trace-events is for a trace; add --trace");
     if (code == CLI_DONE)
         code = cli_work_begin(&c.work);
     if (code != CLI_DONE)

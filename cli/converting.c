@@ -59,6 +59,8 @@ int cli_converting_check(const cli_converting *values)
     int code = cli_mesh_check(values->to);
     if (code == CLI_DONE)
         code = cli_mesh_check(values->source.from);
+    if (code == CLI_DONE && values->source.rules != NULL && values->source.from == NULL)
+        code = cli_fail(CLI_USAGE, "--from-rules is for plain rank files; add their mesh, --from");
     for (int i = 0; code == CLI_DONE && i < values->dtypes.count; i++) {
         const char *equals = strrchr(values->dtypes.items[i], '=');
         reshard_dtype dtype;

@@ -84,6 +84,21 @@ class Casts(ConvertTest):
         self.fails("source", "x", "--dtype", "bflaot16", words='did you mean "bfloat16"?', code=2)
         self.fails("source", "x", "--dtype", "int8", words="casts are between f16, bf16, f32, f64, f8_e4m3 and f8_e5m2")
 
+    def test_patterns_that_never_count(self):
+        """The first pattern that matches counts, so one that comes too late would do nothing."""
+        self.write_hf("late", {"a.norm": tensor(self.rnd, "F32", 4), "a.w": tensor(self.rnd, "F32", 4)})
+        for options in [["--dtype", "bf16", "--dtype", "*.norm=f16"], ["--dtype", "bf16", "--dtype", "f16"],
+                        ["--dtype", "a.*=bf16", "--dtype", "*.w=f16"], ["--rename", "*=x.{1}", "--rename", "a.w=b"]]:
+            with self.subTest(options):
+                option = options[0].strip("-")
+                self.fails("late", "x", *options, words=f'{option} "{options[-1]}": has no effect, because every tensor that it '
+                           f"matches is matched by an earlier {option}")
+        # The cast of everything is for the rest, even if there is none.
+        self.convert("late", "rest", "--dtype", "*.norm=f16", "--dtype", "*.w=f16", "--dtype", "bf16")
+        self.convert("late", "first", "--dtype", "*.norm=f16", "--dtype", "bf16", "--rename", "a.w=b", "--rename", "*=x.{1}")
+        self.assertEqual({name: dtype for name, (dtype, _, _) in files.read_hf(self.at("first")).items()},
+                         {"b": "BF16", "x.a.norm": "F16"})
+
     def test_overflows_are_counted(self):
         inf = float("inf")
         values = [1.0, 65504.0, 65519.0, 65520.0, -70000.0, 3.4e38, inf, -inf, float("nan"), 0.0, 1e-40]

@@ -9,6 +9,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "cli"))
 import files
 import support
+import torch_files
 from test_convert import CONFIG, SEED, ConvertTest, llama, tensor
 
 INDEX = "model.safetensors.index.json"
@@ -33,6 +34,34 @@ class SilentTest(ConvertTest):
 
     def notes(self, source, target, *options):
         return self.convert(source, target, *options)["notes"]
+
+
+class Options(SilentTest):
+    def test_what_has_no_effect_is_said(self):
+        self.write_hf("source", llama(self.rnd), CONFIG)
+        rules = self.write_text("r", "* S(0, unit=$u?1)@x uneven\n")
+        idle = 'set "towes" has no effect: no rule asks for it'
+        self.assertIn(idle, self.notes("source", "a", "--to", "tp=2", "--set", "towes=1"))
+        self.assertIn(idle, self.notes("source", "b", "--set", "towes=1"))
+        self.assertEqual(len(self.notes("source", "c", "--to", "x=2", "--rules", rules, "--set", "u=2")), 1)
+        self.fails("source", "x", "--to", "tp=2", "--set", "u=1", "--set", "u=2", words='set "u=2": the key is set twice')
+        self.assertIn("the largest size of a file has no effect on the format rank-files",
+                      self.notes("source", "d", "--to", "tp=2", "--format", "rank-files", "--max-shard-size", "1M"))
+        self.assertEqual(len(self.notes("source", "e", "--max-shard-size", "1M")), 1)
+        self.fails("source", "x", "--from-rules", "llama", words="--from-rules is for plain rank files; add their mesh", code=2)
+        self.fails("source", "x", "--trace-events", "10", words="--trace-events is for a trace", code=2)
+
+    def test_an_index_is_not_weights(self):
+        torch_files.write(self.at("bin/pytorch_model-00001-of-00001.bin"), {"a": torch_files.tensor(tensor(self.rnd, "F32", 2))})
+        self.write_text("bin/pytorch_model.bin.index.json",
+                        json.dumps({"metadata": {}, "weight_map": {"a": "pytorch_model-00001-of-00001.bin"}}))
+        self.assertEqual(self.notes("bin", "hf"), [])
+
+    def test_a_file_in_the_way(self):
+        self.write_hf("source", {"a": tensor(self.rnd, "U8", 2)})
+        self.write_text("out.partial", "")
+        for options in [[], ["--resume"]]:
+            self.fails("source", "out", *options, words="out.partial: is not a folder that a conversion left; remove it")
 
 
 class Files(SilentTest):

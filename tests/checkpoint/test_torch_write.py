@@ -114,7 +114,7 @@ class Written(TorchTest):
         torch_files.write(self.at("a.ckpt"), value)
         done = self.convert("a.ckpt", "hf")
         self.assertEqual(files.read_hf(self.at("hf")), {"w": w})
-        self.assertEqual(done["notes"], ['only "state_dict" is taken: 1 tensors (12 bytes) and 1 other values stay behind'])
+        self.assertEqual(done["notes"], ['only "state_dict" is taken: 1 tensor (12 bytes) and 1 other value stay behind'])
         self.read_text("verify", self.at("a.ckpt"), self.at("hf"), "--only", "state_dict")
         self.check_fails(["verify", self.at("a.ckpt"), "--only", "state_dict"], 2, "--only is for a second checkpoint")
         done = self.convert("a.ckpt", "all", "--all")

@@ -68,6 +68,7 @@ typedef struct rs_format {
     /* ---- writing; all NULL if the format is only read ---------------------------------------- */
 
     bool is_split; /* files are split over a mesh, which has to be given; else tensors are whole */
+    bool limits_files; /* lay_out begins another file beyond file_bytes_max */
     /* The format that is written in place of this one if users ask for a mesh; NULL: there is
      * none. */
     const struct rs_format *split;

@@ -96,8 +96,8 @@ static reshard_status consider_other(reshard_conversion *conversion, char *name,
         return rs_target_say(&conversion->target,
                              "left out: %s, which tells how weights are quantised", name);
     } else if (rs_name_holds_weights(name)) {
-        /* The reader has a note about safetensors files that are left out. */
-        if (strstr(name, ".safetensors") == NULL)
+        /* The reader has a note about safetensors files that are left out. An index holds none. */
+        if (strstr(name, ".safetensors") == NULL && strstr(name, ".index.") == NULL)
             add_kin(&seen->weights, name);
     } else {
         const char *kept = rs_arena_copy(&conversion->arena, name, strlen(name) + 1, 1);

@@ -115,6 +115,9 @@ reshard_status rs_output_create(rs_output *output, reshard_context *context, con
         status = rs_path_kind_of(output->path, &kind);
     if (status != RESHARD_OK)
         return status;
+    if (kind != RS_PATH_NONE && kind != RS_PATH_FOLDER)
+        return rs_fail(RESHARD_ERR_INVALID, "%s: is not a folder that a conversion left; remove it",
+                       output->path);
     if (kind != RS_PATH_NONE && !resume) {
         status = rs_journal_check_idle(context, output->path);
         return status != RESHARD_OK

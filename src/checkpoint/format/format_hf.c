@@ -321,6 +321,7 @@ const rs_format rs_format_hf = {
     .probe = probe,
     .read = read_folder,
     .takes_model = true,
+    .limits_files = true,
     .lay_out = lay_out,
     .name_file = name_file,
     .place = rs_safetensors_place,

@@ -128,11 +128,13 @@ static reshard_status tell_behind(rs_target *target, const rs_selection *selecti
     }
     if (selection->prefix.count != 0 && selection->outside_count + outside != 0)
         status = rs_target_say(target,
-                               "only \"%.*s\" is taken: %lld tensors (%llu bytes) and %lld other "
-                               "values stay behind",
+                               "only \"%.*s\" is taken: %lld tensor%s (%llu bytes) and %lld other "
+                               "value%s stay behind",
                                (int)selection->prefix.count - 1, selection->prefix.bytes,
                                (long long)selection->outside_count,
-                               (unsigned long long)selection->outside_bytes, (long long)outside);
+                               selection->outside_count == 1 ? "" : "s",
+                               (unsigned long long)selection->outside_bytes, (long long)outside,
+                               outside == 1 ? "" : "s");
     return status == RESHARD_OK ? tell_values(target) : status;
 }
 
@@ -196,6 +198,33 @@ static reshard_status tell_quantised(rs_target *target, const rs_selection *sele
                          count == 1 ? "" : " and others");
 }
 
+/* Rules may have cut the source, too, by the numbers that were set. */
+static bool may_ask_sets(const reshard_checkpoint *source)
+{
+    for (int32_t i = 0; rs_format_at(i) != NULL; i++) {
+        if (strcmp(rs_format_at(i)->name, source->format) == 0)
+            return rs_format_at(i)->needs_mesh;
+    }
+    return false;
+}
+
+/* Says which options had nothing to act on. Comes last, when rules have asked for all they need. */
+static reshard_status tell_idle(rs_target *target, const rs_rulebook *book,
+                                const reshard_conversion_options *options)
+{
+    reshard_status status = RESHARD_OK;
+    const char *key = rs_config_idle_set(&book->config);
+    if (key == NULL && options->set_count != 0 && book->config.set_count == 0)
+        key = options->sets[0];
+    if (key != NULL && !may_ask_sets(target->source))
+        status = rs_target_say(target, "set \"%.*s\" has no effect: no rule asks for it",
+                               (int)strcspn(key, "="), key);
+    if (status == RESHARD_OK && options->shard_bytes_max != 0 && !target->format->limits_files)
+        status = rs_target_say(target, "the largest size of a file has no effect on the format %s",
+                               target->format->name);
+    return status;
+}
+
 static reshard_status lay_out(rs_target *target, const reshard_checkpoint *source,
                               reshard_mesh *mesh, const reshard_conversion_options *options)
 {
@@ -223,6 +252,8 @@ static reshard_status lay_out(rs_target *target, const reshard_checkpoint *sourc
     target->dequantises = options->dequantize != RESHARD_DTYPE_NONE;
     if (status == RESHARD_OK)
         status = target->format->lay_out(&laying);
+    if (status == RESHARD_OK)
+        status = tell_idle(target, &book, options);
     assert(status != RESHARD_OK || target->tensor_count == selection.count);
     for (int64_t i = 0; status == RESHARD_OK && i < selection.count; i++) {
         assert(target->origins[i] == selection.items[i].origin);

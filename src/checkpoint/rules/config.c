@@ -24,6 +24,7 @@ typedef struct rs_config_item {
     const char *name;
     int64_t value;
     const char *text; /* NULL: a number */
+    bool asked;       /* rs_config_find found it */
 } rs_config_item;
 
 static reshard_status add_item(rs_config *config, const char *name, size_t length, int64_t value,
@@ -40,7 +41,7 @@ static reshard_status add_item(rs_config *config, const char *name, size_t lengt
         return rs_allocation_status();
     memcpy(copy, name, length);
     copy[length] = '\0';
-    config->items[config->count++] = (rs_config_item){copy, value, text};
+    config->items[config->count++] = (rs_config_item){.name = copy, .value = value, .text = text};
     return RESHARD_OK;
 }
 
@@ -68,7 +69,13 @@ static reshard_status add_sets(rs_config *config, int32_t count, const char *con
         if (equals == NULL || equals == sets[i] ||
             !read_number(equals + 1, strlen(equals + 1), &value))
             return rs_fail(RESHARD_ERR_SYNTAX, "set \"%.100s\": expected key=number", sets[i]);
-        reshard_status status = add_item(config, sets[i], (size_t)(equals - sets[i]), value, NULL);
+        size_t length = (size_t)(equals - sets[i]);
+        for (int32_t j = 0; j < i; j++) {
+            if (strncmp(sets[j], sets[i], length + 1) == 0)
+                return rs_fail(RESHARD_ERR_INVALID, "set \"%.100s\": the key is set twice",
+                               sets[i]);
+        }
+        reshard_status status = add_item(config, sets[i], length, value, NULL);
         if (status != RESHARD_OK)
             return status;
     }
@@ -189,6 +196,7 @@ reshard_status rs_config_init(rs_config *config, reshard_context *context, const
     *config = (rs_config){0};
     rs_arena_init(&config->arena, context);
     reshard_status status = add_sets(config, set_count, sets);
+    config->set_count = config->count;
     return status == RESHARD_OK ? read_config(config, folder) : status;
 }
 
@@ -204,10 +212,11 @@ void rs_config_release(rs_config *config)
 
 bool rs_config_find(void *user, const char *key, int64_t *out_value)
 {
-    const rs_config *config = user;
+    rs_config *config = user;
     for (int64_t i = 0; i < config->count; i++) {
         if (config->items[i].text == NULL && strcmp(config->items[i].name, key) == 0) {
             *out_value = config->items[i].value;
+            config->items[i].asked = true;
             return true;
         }
     }
@@ -220,6 +229,15 @@ const char *rs_config_find_text(void *user, const char *key)
     for (int64_t i = 0; i < config->count; i++) {
         if (config->items[i].text != NULL && strcmp(config->items[i].name, key) == 0)
             return config->items[i].text;
+    }
+    return NULL;
+}
+
+const char *rs_config_idle_set(const rs_config *config)
+{
+    for (int64_t i = 0; i < config->set_count; i++) {
+        if (!config->items[i].asked)
+            return config->items[i].name;
     }
     return NULL;
 }

@@ -2,7 +2,8 @@
 /*
  * select.c - compiles the patterns of the options once, and tries them on every tensor of the
  * source. A pattern that matches nothing is an error, because it was meant for some tensor. An
- * exclude may match nothing.
+ * exclude may match nothing. Of dtypes and renames the first that matches counts, so one that is
+ * never the first is an error, too.
  */
 #include "checkpoint/select/select.h"
 
@@ -25,7 +26,8 @@
 typedef struct pattern {
     const char *option, *text; /* for error texts: the option and its value */
     bool has_glob;             /* false: it applies to every tensor */
-    bool used;
+    bool used;                 /* it matches a tensor */
+    bool taken;                /* for one of them, no earlier pattern does */
     rs_glob glob;
     reshard_dtype dtype;
     rs_slice new_name;
@@ -144,8 +146,10 @@ static reshard_status match(const patterns *list, rs_slice name, rs_glob_span *s
         if (status != RESHARD_OK)
             return rs_fail_within(status, "%s \"%.200s\"", item->option, item->text);
         item->used = item->used || matches;
-        if (matches && *out_first == NULL)
+        if (matches && *out_first == NULL) {
+            item->taken = true;
             *out_first = item;
+        }
     }
     return RESHARD_OK;
 }
@@ -159,6 +163,25 @@ static reshard_status check_used(const patterns *list)
                            item->text);
     }
     return RESHARD_OK;
+}
+
+/* The patterns of an option whose order counts. The cast of everything may come last, for whatever
+ * the patterns before it leave. */
+static reshard_status check_ordered(const patterns *list)
+{
+    bool has_default = false;
+    reshard_status status = check_used(list);
+    for (int32_t i = 0; status == RESHARD_OK && i < list->count; i++) {
+        const pattern *item = &list->items[i];
+        if (item->used && !item->taken && (item->has_glob || has_default))
+            status =
+                rs_fail(RESHARD_ERR_INVALID,
+                        "%s \"%.200s\": has no effect, because every tensor that it matches is "
+                        "matched by an earlier %s; the first counts",
+                        item->option, item->text, item->option);
+        has_default = has_default || !item->has_glob;
+    }
+    return status;
 }
 
 /* A cast of everything applies to plain values only. Codes are meaningless without their scales,
@@ -418,8 +441,8 @@ reshard_status rs_selection_init(rs_selection *selection, rs_arena *arena,
     if (status == RESHARD_OK)
         status = check_used(&made.includes);
     if (status == RESHARD_OK)
-        status = check_used(&made.dtypes);
-    return status == RESHARD_OK ? check_used(&made.renames) : status;
+        status = check_ordered(&made.dtypes);
+    return status == RESHARD_OK ? check_ordered(&made.renames) : status;
 }
 
 void rs_selection_release(rs_selection *selection, reshard_context *context)
