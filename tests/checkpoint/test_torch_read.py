@@ -76,6 +76,34 @@ class Files(TorchTest):
         self.compare("large.pt", {"t": ("F32", (900, 700), flipped), "r": ("F32", (500, 900), rows[1] * 500)},
                      "--max-memory", "1M", "--threads", "1")
 
+    def test_attributes_of_containers_are_mentioned(self):
+        """state_dict() sets _metadata on its OrderedDict. One line says that it is left out, however many files have it."""
+        w = torch_files.tensor(tensor(random.Random(SEED), "F32", 3, 2))
+
+        def container(state, **items):
+            return Call(Global("collections", "OrderedDict"), pairs={"w": w, **items}, state=state)
+
+        def notes(name):
+            return self.read_json("inspect", self.at(name))["notes"]
+
+        versions = torch_files.ordered({"": {"version": 1}})
+        line = "left out: attributes of containers of tensors: %s"
+        shared = container({"_metadata": versions})
+        cases = [(shared, '"_metadata" (versions of modules)'),
+                 ({"model": shared, "ema": shared, "other": container({"_metadata": versions, "tag": 1})},
+                  '"_metadata" (versions of modules), "tag"'),
+                 (container((None, {"slot": 1})), '"slot"'),
+                 (container(5), '"__getstate__()"'),
+                 (container({f"a{i}": i for i in range(10)}), ", ".join(f'"a{i}"' for i in range(8)) + ", .."),
+                 (container({"t": w, "n": 1}), None), (container({}), None), (container((None, None)), None)]
+        for number, (value, wanted) in enumerate(cases):
+            torch_files.write(self.at(f"{number}.pt"), value)
+            self.assertEqual(notes(f"{number}.pt"), [line % wanted] if wanted else [], number)
+        self.assertIn(f"note: {line % cases[0][1]}\n", self.read_text("convert", self.at("0.pt"), self.at("out")))
+        for i in (1, 2):
+            torch_files.write(self.at(f"bin/pytorch_model-0000{i}-of-00002.bin"), container({"_metadata": versions}, **{f"t{i}": w}))
+        self.assertEqual([note for note in notes("bin") if "attributes" in note], [line % cases[0][1]])
+
     def test_nested(self):
         rnd = random.Random(SEED)
         w, v, u = (tensor(rnd, "F32", 3, 2) for _ in range(3))

@@ -17,6 +17,9 @@ typedef struct rs_notes {
  * Fails only for lack of memory. */
 reshard_status rs_notes_add(rs_notes *notes, rs_arena *arena, const char *format,
                             va_list arguments);
+/* The same, unless the list already has this line. */
+reshard_status rs_notes_add_once(rs_notes *notes, rs_arena *arena, const char *format,
+                                 va_list arguments);
 /* NULL beyond the last. */
 const char *rs_notes_at(const rs_notes *notes, int64_t index);
 

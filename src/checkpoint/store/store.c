@@ -45,6 +45,16 @@ reshard_status rs_store_note(reshard_checkpoint *checkpoint, const char *format,
     return status;
 }
 
+reshard_status rs_store_note_once(reshard_checkpoint *checkpoint, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    reshard_status status =
+        rs_notes_add_once(&checkpoint->notes, &checkpoint->arena, format, arguments);
+    va_end(arguments);
+    return status;
+}
+
 reshard_status rs_store_add_value(reshard_checkpoint *checkpoint, const rs_stored_value *value)
 {
     void *items = checkpoint->values;

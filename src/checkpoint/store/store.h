@@ -202,6 +202,10 @@ void rs_occurrences_release(reshard_context *context, rs_occurrences *list);
 reshard_status rs_store_note(reshard_checkpoint *checkpoint, const char *format, ...)
     RS_PRINTF(2, 3);
 
+/* The same, unless there is such a line already. */
+reshard_status rs_store_note_once(reshard_checkpoint *checkpoint, const char *format, ...)
+    RS_PRINTF(2, 3);
+
 /* Keeps a value; its name must outlive the checkpoint. */
 reshard_status rs_store_add_value(reshard_checkpoint *checkpoint, const rs_stored_value *value);
 

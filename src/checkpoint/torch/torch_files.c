@@ -3,6 +3,7 @@
  * checkpoint. */
 #include "checkpoint/torch/torch_files.h"
 
+#include "base/checked.h"
 #include "base/context.h"
 #include "base/shape.h"
 #include "base/sort.h"
@@ -15,6 +16,8 @@ static const char *const endings[] = {".pt", ".pth", ".bin", ".ckpt"};
 
 /* How many globals inspect lists for a file. */
 #define GLOBALS_SHOWN 12
+/* Bytes of an attribute's name in a note. */
+#define ATTRIBUTE_SHOWN 64
 /* Bytes of a value's text for inspect. */
 #define VALUE_SHOWN 160
 
@@ -101,13 +104,35 @@ const rs_torch_file *rs_torch_opened(const reshard_checkpoint *checkpoint, int32
     return checkpoint->files[file].body;
 }
 
+/* One line for all files with the same attributes: most come from state_dict() and have
+ * _metadata. */
+static reshard_status note_attributes(reshard_checkpoint *checkpoint,
+                                      const rs_torch_attributes *passed)
+{
+    char line[800];
+    rs_text text;
+    rs_text_init(&text, line, sizeof line);
+    for (int32_t i = 0; i < passed->count; i++)
+        rs_text_add(&text, "%s\"%.*s\"%s", i == 0 ? "" : ", ",
+                    (int)rs_min(rs_slice_shown(passed->names[i]), ATTRIBUTE_SHOWN),
+                    passed->names[i].bytes,
+                    rs_slice_equals(passed->names[i], "_metadata") ? " (versions of modules)" : "");
+    return passed->count == 0
+               ? RESHARD_OK
+               : rs_store_note_once(checkpoint,
+                                    "left out: attributes of containers of tensors: %s%s", line,
+                                    passed->more ? ", .." : "");
+}
+
 reshard_status rs_torch_walk_file(reshard_checkpoint *checkpoint, int32_t file,
                                   const rs_torch_root *names, rs_torch_leaf_fn *take, void *user)
 {
     size_t bytes = 0;
     const rs_pickle *pickle = rs_torch_file_pickle(rs_torch_opened(checkpoint, file), &bytes);
-    return rs_torch_walk(&checkpoint->arena, checkpoint->files[file].name, pickle, bytes, names,
-                         take, user);
+    rs_torch_attributes passed = {0};
+    reshard_status status = rs_torch_walk(&checkpoint->arena, checkpoint->files[file].name, pickle,
+                                          bytes, names, take, user, &passed);
+    return status == RESHARD_OK ? note_attributes(checkpoint, &passed) : status;
 }
 
 /* All files of a checkpoint share the decoders that the first torch.save file keeps. */

@@ -23,7 +23,8 @@ reshard_status rs_torch_open_named(reshard_checkpoint *checkpoint, int64_t count
 reshard_status rs_torch_open_file(reshard_checkpoint *checkpoint, int32_t file);
 const rs_torch_file *rs_torch_opened(const reshard_checkpoint *checkpoint, int32_t file);
 
-/* Calls `take` for all tensors and values of a file. Errors: as rs_torch_walk. */
+/* Calls `take` for all tensors and values of a file. Adds a note if attributes are left out, one
+ * for all files that have the same ones. Errors: as rs_torch_walk. */
 reshard_status rs_torch_walk_file(reshard_checkpoint *checkpoint, int32_t file,
                                   const rs_torch_root *names, rs_torch_leaf_fn *take, void *user);
 /* Finds where a tensor begins: in its own file or, if its storage is compressed, in a file that is

@@ -23,7 +23,7 @@
 /* What each leaf counts in addition to its name. */
 #define LEAF_BYTES 32
 
-enum { UNSEEN, ENTERED, BARREN, FERTILE };
+enum { UNSEEN, ENTERED, BARREN, PASSED, FERTILE };
 
 typedef struct walk {
     rs_arena *arena;
@@ -31,6 +31,7 @@ typedef struct walk {
     unsigned char *marks; /* by position of the opcode */
     rs_torch_leaf_fn *take;
     void *user;
+    rs_torch_attributes *passed;
     size_t name_bytes_left;
     int64_t order;
     char name[NAME_BYTES_MAX + 64];
@@ -92,6 +93,48 @@ static reshard_status find_tensors(walk *w, const rs_pickle_node *node, int dept
     *mark = any ? FERTILE : BARREN;
     *out_any = *out_any || any;
     return status;
+}
+
+/* ---- attributes that are passed over --------------------------------------------------------- */
+
+static void pass_name(rs_torch_attributes *passed, rs_slice name)
+{
+    for (int32_t i = 0; i < passed->count; i++) {
+        if (rs_slice_compare(passed->names[i], name) == 0)
+            return;
+    }
+    if (passed->count < RS_TORCH_ATTRIBUTES_MAX)
+        passed->names[passed->count++] = name;
+    else
+        passed->more = true;
+}
+
+/* A class may have a state of its own making instead of a dict: that has no names. */
+static void pass_attributes(rs_torch_attributes *passed, const rs_pickle_node *state)
+{
+    const rs_pickle_node *dict = rs_pickle_dict(state);
+    if (dict == NULL && !rs_pickle_is(state, RS_PICKLE_NONE))
+        pass_name(passed, rs_slice_of("__getstate__()"));
+    for (size_t i = 0; i < rs_pickle_count(dict); i++) {
+        rs_slice name;
+        if (!rs_pickle_text(dict->items.nodes[2 * i], &name))
+            name = rs_slice_of("__getstate__()");
+        pass_name(passed, name);
+    }
+}
+
+/* The state of a container without tensors in it: once, however often the container is shared. A
+ * class with __slots__ has a pair of dicts. */
+static void pass_state(walk *w, const rs_pickle_node *state)
+{
+    unsigned char *mark = &w->marks[state->at];
+    if (*mark == ENTERED || *mark == PASSED)
+        return;
+    *mark = PASSED;
+    bool is_pair = rs_pickle_is(state, RS_PICKLE_TUPLE) && rs_pickle_count(state) == 2;
+    pass_attributes(w->passed, is_pair ? rs_pickle_item(state, 0) : state);
+    if (is_pair)
+        pass_attributes(w->passed, rs_pickle_item(state, 1));
 }
 
 /* ---- names ----------------------------------------------------------------------------------- */
@@ -237,6 +280,8 @@ static reshard_status enter_call(walk *w, const rs_pickle_node *node, const rs_v
         status = enter_list(w, call->list, parent, name_bytes, depth);
     if (status == RESHARD_OK && in_state)
         status = enter(w, call->state, parent, name_bytes, depth + 1);
+    else if (status == RESHARD_OK && call->state != NULL)
+        pass_state(w, call->state);
     if (status == RESHARD_OK && in_arguments)
         status = enter_arguments(w, call->arguments, parent, name_bytes, depth);
     if (status == RESHARD_OK && in_keywords)
@@ -278,10 +323,10 @@ static reshard_status enter(walk *w, const rs_pickle_node *node, const rs_value_
 
 reshard_status rs_torch_walk(rs_arena *arena, const char *what, const rs_pickle *pickle,
                              size_t bytes, const rs_torch_root *names, rs_torch_leaf_fn *take,
-                             void *user)
+                             void *user, rs_torch_attributes *passed)
 {
     const rs_pickle_node *root = rs_pickle_root(pickle);
-    walk w = {.arena = arena, .what = what, .take = take, .user = user};
+    walk w = {.arena = arena, .what = what, .take = take, .user = user, .passed = passed};
     rs_value_step first = {.key = names != NULL ? names->prefix : (rs_slice){0}};
     bool fertile = false;
     w.name_bytes_left = NAME_BYTES_FREE + NAME_BYTES_RATIO * bytes;
