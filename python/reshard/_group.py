@@ -16,7 +16,7 @@ from ._dtypes import dtype_name, numpy, numpy_dtype
 from ._errors import GroupBroken, Invalid, Mismatch
 from ._exec import Exec, as_array, prepare
 from ._layout import Layout, Shape, Spec
-from ._library import Handle, lib
+from ._library import Handle, lib, rank_count, rank_number
 from ._plan import Plan, PlanTensor
 
 _SpecLike = Union[str, Spec, Layout]
@@ -104,7 +104,7 @@ class Group(Handle):
     def subset(self, ranks: Sequence[int]) -> Optional["Group"]:
         """A group of some of the ranks, in this order; None on the other ranks. All ranks of this group call it."""
         pointer = c_void_p()
-        listed = (ctypes.c_int32 * max(1, len(ranks)))(*ranks)
+        listed = (ctypes.c_int32 * max(1, len(ranks)))(*map(rank_number, ranks))
         lib.reshard_group_subset(self._live(), len(ranks), listed, byref(pointer))
         return None if pointer.value is None else Group(pointer.value)
 
@@ -302,13 +302,13 @@ class Group(Handle):
     def send(self, array: Any, rank: int, *, dtype: Any = None) -> None:
         """Sends an array to another rank, which calls `receive` with the same size and dtype."""
         source, name = as_array(array, dtype)
-        lib.reshard_send(None, self._live(), _native.DTYPES[name][0], rank, source.size, _pointer_of(source))
+        lib.reshard_send(None, self._live(), _native.DTYPES[name][0], rank_number(rank), source.size, _pointer_of(source))
 
     def receive(self, shape: Any, dtype: Any, rank: int) -> Any:
         """Receives the array that another rank sends."""
         name = dtype_name(dtype)
         target = numpy().empty(shape, numpy_dtype(name))
-        lib.reshard_receive(None, self._live(), _native.DTYPES[name][0], rank, target.size, _pointer_of(target))
+        lib.reshard_receive(None, self._live(), _native.DTYPES[name][0], rank_number(rank), target.size, _pointer_of(target))
         return target
 
 
@@ -338,6 +338,7 @@ def run(size: int, body: Callable[[Group], Any]) -> List[Any]:
     >>> reshard.run(3, lambda group: int(group.all_reduce(group.rank + 1)))
     [6, 6, 6]
     """
+    size = rank_count(size)
     results: List[Any] = [None] * size if size > 0 else []
     raised: List[BaseException] = []
     lock = threading.Lock()

@@ -7,7 +7,7 @@ from typing import Any, List, NamedTuple, Optional, Sequence, Tuple, Union
 from . import _native
 from ._dtypes import numpy
 from ._errors import Error, Range
-from ._library import Handle, decode, encode, lib, make, read_text, whole_number
+from ._library import Handle, decode, encode, lib, make, rank_number, read_text, whole_number
 
 Shape = Union[Sequence[int], str, int]
 
@@ -19,11 +19,9 @@ def read_shape(shape: Shape) -> Tuple[int, ...]:
         lib.reshard_shape_parse(encode(shape, "a shape"), byref(ndim), found)
         return tuple(found[:ndim.value])
     given: Any = shape if hasattr(shape, "__iter__") else (shape,)
-    numbers = tuple(whole_number(n, "a length") for n in given)
+    numbers = tuple(whole_number(n, "a length", 0) for n in given)
     if len(numbers) > _native.RESHARD_NDIM_MAX:
         raise Range("%d dimensions; at most %d can be split" % (len(numbers), _native.RESHARD_NDIM_MAX))
-    if any(n < 0 or n >= 2**63 for n in numbers):
-        raise Range("the shape %s has a length out of range" % (numbers,))
     return numbers
 
 
@@ -216,10 +214,7 @@ class Layout(Handle):
 
     def shards(self, rank: int) -> List[ShardInfo]:
         """The shards of a rank: one, several or none."""
-        number = whole_number(rank, "a rank")
-        if not 0 <= number < 2**31:
-            raise Range("rank %d is out of range" % number)
-        return self._list(lib.reshard_layout_shards, number)
+        return self._list(lib.reshard_layout_shards, rank_number(rank))
 
     def all_shards(self) -> List[ShardInfo]:
         """The shards of all ranks, ordered by rank."""

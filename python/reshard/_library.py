@@ -166,25 +166,33 @@ def encode(text: Any, what: str = "text") -> bytes:
     return found
 
 
-def whole_number(number: Any, what: str) -> int:
-    """An int from any integer type, such as NumPy's. Raises TypeError for strings, floats and bools."""
+def whole_number(number: Any, what: str, low: int = -2**63, end: int = 2**63) -> int:
+    """An int from any integer type, such as NumPy's. Raises TypeError for strings, floats and bools, and Range unless
+    low <= number < end: ctypes would cut off the upper bits of a number that its C type cannot hold."""
     if isinstance(number, bool) or not hasattr(number, "__index__"):
         raise TypeError("%s must be a whole number, not %r" % (what, number))
-    return int(number.__index__())
+    found = int(number.__index__())
+    if not low <= found < end:
+        raise Range("%s must be from %d to %d, not %d" % (what, low, end - 1, found))
+    return found
 
 
-def thread_count(number: Any) -> int:
-    """A number of threads. ctypes would cut a larger one off without a word; the library refuses negative ones."""
-    if whole_number(number, "threads") >= 2**31:
-        raise Range("%d threads" % number)
-    return int(number)
+def rank_number(rank: Any) -> int:
+    return whole_number(rank, "a rank", 0, 2**31)
 
 
-def byte_count(number: Any, what: str) -> int:
-    """A number of bytes, which ctypes would likewise cut off, or take for a large one if it is negative."""
-    if not 0 <= whole_number(number, what) < 2**63:
-        raise Range("%s must be a number of bytes, not %d" % (what, number))
-    return int(number)
+def rank_count(count: Any) -> int:
+    """A number of ranks. The library refuses those that are not positive."""
+    return whole_number(count, "the number of ranks", -2**31, 2**31)
+
+
+def thread_count(count: Any) -> int:
+    """A number of threads. The library refuses negative ones."""
+    return whole_number(count, "threads", -2**31, 2**31)
+
+
+def byte_count(count: Any, what: str) -> int:
+    return whole_number(count, what, 0)
 
 
 def encode_optional(text: Any, what: str = "text") -> Optional[bytes]:

@@ -6,9 +6,9 @@ from typing import Any, List, Mapping, NamedTuple, Optional, Tuple, Union
 
 from . import _native
 from ._dtypes import NAMES, dtype_name, dtype_number, numpy
-from ._errors import Invalid, Range
+from ._errors import Invalid
 from ._layout import Layout, Shape, Spec, draw_svg
-from ._library import Handle, byte_count, encode, lib, make, read_struct, read_text, whole_number
+from ._library import Handle, byte_count, encode, lib, make, rank_number, read_struct, read_text, whole_number
 from ._work import Context
 
 
@@ -205,9 +205,7 @@ class Part(Handle):
 
     def __init__(self, plan: Plan, rank: int) -> None:
         super().__init__(None)
-        self.plan, self.rank = plan, whole_number(rank, "a rank")
-        if not 0 <= self.rank < 2**31:
-            raise Range("rank %d is out of range" % self.rank)
+        self.plan, self.rank = plan, rank_number(rank)
         self._need(plan)
         self._pointer = make(lib.reshard_part_create, None, plan._pointer, self.rank)
 
@@ -245,9 +243,7 @@ class Part(Handle):
     def stream(self, stage: int, peer: int, sending: bool) -> List[StreamMove]:
         """The moves between this rank and another, in an order that is the same on both ends."""
         found = POINTER(_native.reshard_stream)()
-        if not 0 <= whole_number(peer, "a rank") < 2**31:
-            raise Range("rank %d is out of range" % peer)
-        lib.reshard_stream_create(self._pointer, self._stage(stage), peer, int(sending), byref(found))
+        lib.reshard_stream_create(self._pointer, self._stage(stage), rank_number(peer), int(sending), byref(found))
         try:
             stream = found.contents
             return [_read_move(stream.moves[i], stream.links[i], stream.offsets[i],

@@ -224,7 +224,7 @@ class Shard(Mapping[str, Any]):
         """
         if isinstance(names, str):
             raise TypeError("names must be a list of names, not the single name %r" % names)
-        return self._read(list(self if names is None else dict.fromkeys(names)), threads=whole_number(threads, "threads"), trace=trace,
+        return self._read(list(self if names is None else dict.fromkeys(names)), threads=threads, trace=trace,
                           progress=progress)
 
     def _read(self, names: Sequence[str], **how: Any) -> Dict[str, Any]:
@@ -278,7 +278,7 @@ class Shard(Mapping[str, Any]):
             if held.opaque or len(held.shards) != 1:
                 raise Invalid('tensor "%s" cannot be read into one array' % name)
             tensors.append(self._wanted(name, [array]))
-        self.checkpoint._read_rank(self.rank, tensors, threads=whole_number(threads, "threads"), trace=trace, progress=progress)
+        self.checkpoint._read_rank(self.rank, tensors, threads=threads, trace=trace, progress=progress)
 
     def _wanted(self, name: str, arrays: Sequence[Any]) -> RankTensor:
         """A tensor with the arrays for its shards, which are checked here."""

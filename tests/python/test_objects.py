@@ -209,6 +209,29 @@ class TestWrongArguments(Case):
                     lambda group: group.redistribute(arrays[group.rank], "2: S(0)", "2: S(1)", shape=shape))
         refused(SystemExit, "3", lambda group: sys.exit(3) if group.rank else group.barrier())
 
+    def test_numbers_too_large_for_c__are_named(self):
+        huge, never = 2**32 + 1, self.folder + "/never"  # in 32 bits: 1
+        calls = [lambda group: group.subset([0, huge]), lambda group: group.send(np.zeros(2), huge),
+                 lambda group: group.receive((2,), "f64", huge), lambda group: group.broadcast(np.zeros(2), huge)]
+        for call in calls:
+            self.refuse(ValueError, str(huge), reshard.run, 2, call)
+        self.refuse(reshard.Range, str(huge), reshard.run, huge, lambda group: None)
+        plan = reshard.plan((8, 8), "f32", "4: S(0)", "4: S(1)")
+        self.refuse(reshard.Range, str(huge), plan.part, huge)
+        self.refuse(reshard.Range, str(huge), plan.part(0).stream, 0, huge, True)
+        self.refuse(reshard.Range, str(huge), plan.tensors[0].source.shards, huge)
+        for staging in (-1, 2**64 + 2**20):
+            self.refuse(reshard.Range, str(staging), reshard.plan, (8,), "f32", "2: S(0)", "2: R", staging_bytes=staging)
+        self.refuse(reshard.Range, str(2**64 + 1), reshard.Trace, never, events=2**64 + 1)
+        with reshard.open(self.model) as ck:
+            mine = ck.shard("tp=4", 0)
+            for call in (ck.digest, mine.read, lambda **how: mine.load({"lm_head.weight": mine["lm_head.weight"]}, **how),
+                         lambda **how: reshard.compare(ck, ck, **how), lambda **how: reshard.Conversion(ck, to="tp=2", **how)):
+                self.refuse(reshard.Range, str(huge), call, threads=huge)
+            for journal in (-1, 2**64 + 1):
+                self.refuse(reshard.Range, str(journal), reshard.Conversion(ck, to="tp=2").run, never, journal_bytes=journal)
+        self.assertFalse(os.path.exists(never))
+
 
 class TestBars(Case):
     CODE = "import reshard; reshard.digest({!r})"
