@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Iterator, List, NamedTuple, Optional, Seq
 
 from . import _native
 from ._dtypes import NAMES, dtype_name, numpy, numpy_dtype
+from ._errors import Invalid
 from ._layout import Layout
 from ._library import decode, lib, make, read_struct
 from ._work import SHORT_BYTES
@@ -171,8 +172,14 @@ class StoredTensor:
         return found[after] if any(item == 0 for item in after if not isinstance(item, slice)) else found
 
     def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> Any:
-        found = self[...]
-        return found if dtype is None else found.astype(dtype)
+        wanted = self.numpy_dtype if dtype is None else numpy().dtype(dtype)
+        box, _ = resolve_index(..., self._carried)
+        view = self._view_box(box, self._carried) if self._checkpoint.mmap else None
+        if copy is False and (view is None or view.dtype != wanted):
+            raise Invalid("%s cannot become an array of %s without a copy" % (self.name, wanted))
+        if view is None:
+            return self._read_box(box).astype(wanted, copy=False)
+        return view.astype(wanted, copy=bool(copy))
 
     def read(self, dtype: Any = None) -> Any:
         """The whole tensor as an array. With a dtype, it is cast while it is read ("bf16" to "f32", for example)."""

@@ -111,6 +111,24 @@ class TestBoxes(Case):
             with self.assertRaises(reshard.Unsupported):
                 ck["model.norm.weight"].read("i32")
 
+    def test_array__copies_as_numpy_asks(self):
+        wanted = self.tensors["model.norm.weight"]
+        with reshard.open(self.model) as ck:
+            for dtype in (None, wanted.dtype, "f8"):
+                with self.assertRaisesRegex(ValueError, "model.norm.weight.* without a copy"):
+                    ck["model.norm.weight"].__array__(dtype, copy=False)
+        ck = reshard.open(self.model, mmap=True)
+        tensor = ck["model.norm.weight"]
+        for dtype in (None, wanted.dtype):
+            view, copied = tensor.__array__(dtype, copy=False), tensor.__array__(dtype, copy=True)
+            self.assertTrue(np.shares_memory(view, tensor[...]))
+            self.assertTrue(np.shares_memory(tensor.__array__(dtype), view))
+            self.assertFalse(np.shares_memory(copied, view))
+            np.testing.assert_array_equal(copied, wanted)
+        with self.assertRaisesRegex(ValueError, "float64 without a copy"):
+            tensor.__array__("f8", copy=False)
+        np.testing.assert_array_equal(tensor.__array__("f8", copy=True), wanted.astype("f8"))
+
     def test_scalars_and_empty_tensors(self):
         path = os.path.join(self.folder, "odd.safetensors")
         tensors = {"scalar": np.array(2.5, "f8"), "empty": np.zeros((0, 4), "i2"), "flags": np.array([True, False])}
