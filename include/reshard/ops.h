@@ -30,7 +30,8 @@ RESHARD_API reshard_tensor *reshard_add(reshard_tensor *a, reshard_tensor *b);
 RESHARD_API reshard_tensor *reshard_mul(reshard_tensor *a, reshard_tensor *b);
 /* Distributed: any layout; a partial one must be a sum or an average. */
 RESHARD_API reshard_tensor *reshard_scale(reshard_tensor *x, double factor);
-/* gelu is the exact form, with erf. Distributed: any layout that is not partial. */
+/* relu(NaN) is NaN, and passes its gradient on. gelu is the exact form, with erf. Distributed: any
+ * layout that is not partial. */
 RESHARD_API reshard_tensor *reshard_relu(reshard_tensor *x);
 RESHARD_API reshard_tensor *reshard_gelu(reshard_tensor *x);
 RESHARD_API reshard_tensor *reshard_silu(reshard_tensor *x);
