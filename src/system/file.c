@@ -31,6 +31,8 @@
 #define WRITE_BYTES_MAX ((size_t)1 << 20)
 /* a multiple of the block size of any file system that can share blocks */
 #define SHARED_BYTES 4096
+/* How often a reservation of disk space that signals interrupt is tried again. */
+#define RESERVE_ATTEMPTS 100
 
 struct rs_file {
     reshard_context *context;
@@ -352,6 +354,21 @@ reshard_status rs_file_write(rs_file *file, const void *bytes, size_t count, uin
     return RESHARD_OK;
 }
 
+#ifdef __linux__
+/* Not posix_fallocate, which writes zeros if the file system does not support the call. A file
+ * system may begin anew after a signal, so with a timer that fires often, it might never end. */
+static bool reserve_room(const rs_file *file, uint64_t bytes)
+{
+    int failed = -1;
+    for (int i = 0; i < RESERVE_ATTEMPTS; i++) {
+        failed = fallocate(file->descriptor, 0, 0, (off_t)bytes);
+        if (failed == 0 || errno != EINTR)
+            break;
+    }
+    return failed == 0;
+}
+#endif
+
 reshard_status rs_file_resize(rs_file *file, uint64_t bytes, bool reserve)
 {
     if (bytes > INT64_MAX)
@@ -366,8 +383,7 @@ reshard_status rs_file_resize(rs_file *file, uint64_t bytes, bool reserve)
         return fail(file->path, "cannot be given its size");
     rs_file_did(file->context, "resize", file->path, NULL, bytes);
 #ifdef __linux__
-    /* Not posix_fallocate, which writes zeros if the file system does not support the call. */
-    if (reserve && bytes != 0 && fallocate(file->descriptor, 0, 0, (off_t)bytes) != 0 &&
+    if (reserve && bytes != 0 && !reserve_room(file, bytes) &&
         (errno == ENOSPC || errno == EFBIG || errno == EDQUOT)) {
         status = fail(file->path, "cannot be given its room on the disk");
         /* Release the blocks that were reserved before the disk was full. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Files: whole reads and writes over calls that do one byte at a time or fail; errors with
  * paths. */
+#define _GNU_SOURCE /* fallocate */
 #include "base/context.h"
 #include "system/file.h"
 #include "tests/support/check.h"
@@ -11,6 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#ifdef __linux__
+#include <fcntl.h>
+#include <sys/syscall.h>
+#endif
 
 static char folder[] = "/tmp/reshard-test-XXXXXX";
 static char path[64], other[64];
@@ -198,6 +203,44 @@ static void test_file__short_copies_are_gone_on_with(void **state)
     assert_int_equal(rs_path_remove(NULL, other), RESHARD_OK);
 }
 
+#ifdef __linux__
+static int interruptions, reservations;
+
+/* Takes the place of the C library's function in this program. */
+int fallocate(int descriptor, int mode, off_t at, off_t count)
+{
+    reservations++;
+    if (interruptions > 0) {
+        interruptions--;
+        errno = EINTR;
+        return -1;
+    }
+    return (int)syscall(SYS_fallocate, descriptor, mode, at, count);
+}
+
+/* Signals may interrupt a reservation of disk space. It is tried again, but not for ever. */
+static void test_file__interrupted_reservations_are_gone_on_with(void **state)
+{
+    (void)state;
+    static const struct {
+        int interruptions, reservations;
+    } cases[] = {{0, 1}, {3, 4}, {1000, 100}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        rs_file *file = NULL;
+        uint64_t bytes = 0;
+        interruptions = cases[i].interruptions;
+        reservations = 0;
+        assert_int_equal(rs_file_create(NULL, path, &file), RESHARD_OK);
+        assert_int_equal(rs_file_resize(file, 10000, true), RESHARD_OK);
+        assert_int_equal(reservations, cases[i].reservations);
+        assert_int_equal(rs_file_size(file, &bytes), RESHARD_OK);
+        assert_int_equal(bytes, 10000);
+        rs_file_close(file);
+        assert_int_equal(rs_path_remove(NULL, path), RESHARD_OK);
+    }
+}
+#endif
+
 static void test_file__errors_name_the_path_and_the_cause(void **state)
 {
     (void)state;
@@ -305,6 +348,9 @@ int main(void)
         cmocka_unit_test(test_file__short_calls_are_gone_on_with),
         cmocka_unit_test(test_file__writes_are_at_most_a_mebibyte_each),
         cmocka_unit_test(test_file__short_copies_are_gone_on_with),
+#ifdef __linux__
+        cmocka_unit_test(test_file__interrupted_reservations_are_gone_on_with),
+#endif
         cmocka_unit_test(test_file__errors_name_the_path_and_the_cause),
         cmocka_unit_test(test_file__copies_ranges),
         cmocka_unit_test(test_file__names_are_listed_and_never_replaced),
