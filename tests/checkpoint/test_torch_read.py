@@ -345,6 +345,12 @@ class Ranks(TorchTest):
         self.write_ranks("odd", model, (2, 3), tp_first, lambda name: ["S0*2", "S0"])
         self.check_fails(["inspect", self.at("odd")], 1, "a split factor of 2, but the axes behind that one cut into 3")
 
+    def test_a_mesh_with_more_ranks_than_can_be_counted(self):
+        local = tensor(random.Random(SEED), "F32", 7, 3)
+        vast = torch_files.mesh_layout([0], (2,) + (1 << 24,) * 3, (0,) * 4)
+        torch_files.write(self.at("vast/rank0.pt"), {"w": torch_files.dtensor(local, (7, 3), vast, [f"S0*{1 << 60}", "S0", "S0", "S0"])})
+        self.check_fails(["inspect", self.at("vast")], 1, "its mesh has more ranks than can be counted")
+
     def test_sub_mesh(self):
         """A part of a larger mesh: each row of the root has its own ranks, and they hold replicas."""
         rnd = random.Random(SEED)

@@ -245,8 +245,9 @@ reshard_status rs_torch_cuts_order(const rs_torch_mesh *mesh, int32_t ndim, rs_t
         while (placement->kind == RS_TORCH_STRIDED && parts < placement->factor &&
                at < cuts->order_count) {
             int32_t other = cuts->order[at++];
-            if (cuts->placements[other].dim == placement->dim)
-                parts *= mesh->sizes[other];
+            if (cuts->placements[other].dim == placement->dim &&
+                !rs_multiply(parts, mesh->sizes[other], &parts))
+                return rs_fail(RESHARD_ERR_CORRUPT, "its mesh has more ranks than can be counted");
         }
         if (placement->kind == RS_TORCH_STRIDED && parts != placement->factor)
             return rs_fail(RESHARD_ERR_UNSUPPORTED,
