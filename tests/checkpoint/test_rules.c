@@ -236,6 +236,8 @@ static const apply_row apply_rows[] = {
     {"* A(2)@pp", {"pp=2", "", "a", "4"}, "...coordinate 2 is not on an axis of size 2"},
     {"* R pad(1,8)", {"dp=2", "", "a", "4"}, "...t.rules:1: pad: there is no dimension 1"},
     {"* R pad(0,$z)", {"dp=2", "z=0", "a", "4"}, "...pad: a multiple of 0"},
+    {"* R pad(1,8) pad(-1,6)", {"dp=2", "", "a", "4x4"}, "...t.rules:1: pad: dimension 1 twice"},
+    {"* R pad(1,8) pad(-1,6)", {"dp=2", "", "a", "4x4x4"}, "dp=2: R padded 4x8x6"},
     /* what a mesh can be wrong about */
     {"* S(0)@tp",
      {"tp=2,pp=2", "", "a", "4"},
@@ -333,6 +335,8 @@ static const struct {
     {"* R pad(8,1)", "t.rules:1: \"* R pad(8,1)\": pad: dimension 8 is not between -8 and 7"},
     {"* R pad(0,1,2,3)",
      "t.rules:1: \"* R pad(0,1,2,3)\": more than pad(dim, multiple, true size)"},
+    {"* R pad(0,8) pad(1,8) pad(0,6)",
+     "t.rules:1: \"* R pad(0,8) pad(1,8) pad(0,6)\": pad: dimension 0 twice"},
     {"* R name()", "t.rules:1: \"* R name()\": name() without a name"},
     {"* R name(a{2})",
      "t.rules:1: \"* R name(a{2})\": { in a new name, without the number of one of "

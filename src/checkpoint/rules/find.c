@@ -379,6 +379,11 @@ static reshard_status add_pads(rs_rule_finding *found)
         reshard_status status = rs_rule_read_pad(&scope, pad, &made.multiple, &made.true_size);
         if (status == RESHARD_OK && (made.dim < 0 || made.dim >= found->ndim))
             status = rs_fail(RESHARD_ERR_INVALID, "pad: there is no dimension %" PRId32, pad->dim);
+        /* The parser cannot know that -1 and 1 are the same dimension. */
+        for (int32_t k = 0; status == RESHARD_OK && k < found->pad_count; k++) {
+            if (found->pads[k].dim == made.dim)
+                status = rs_fail(RESHARD_ERR_INVALID, "pad: dimension %" PRId32 " twice", made.dim);
+        }
         if (status != RESHARD_OK)
             return rs_fail_within(status, RS_RULE_PLACE, RS_RULE_PLACE_OF(rule));
         found->pads[found->pad_count++] = made;

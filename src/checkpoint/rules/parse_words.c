@@ -227,6 +227,10 @@ static reshard_status add_pad(rs_rules_parser *parser, const rule_word *word)
         status = rs_fail(RESHARD_ERR_SYNTAX, "more than pad(dim, multiple, true size)");
     if (status == RESHARD_OK && rule->pad_count == RESHARD_NDIM_MAX)
         status = rs_fail(RESHARD_ERR_RANGE, "more than %d pads", RESHARD_NDIM_MAX);
+    for (int32_t i = 0; status == RESHARD_OK && i < rule->pad_count; i++) {
+        if (rule->pads[i].dim == pad.dim)
+            status = rs_fail(RESHARD_ERR_INVALID, "pad: dimension %" PRId32 " twice", pad.dim);
+    }
     if (status == RESHARD_OK)
         rule->pads[rule->pad_count++] = pad;
     return status;
