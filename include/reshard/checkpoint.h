@@ -183,6 +183,9 @@ typedef struct reshard_read_options {
     size_t size;          /* sizeof(reshard_read_options) */
     int32_t threads;      /* 0: as many as there are processors, up to 8 */
     reshard_trace *trace; /* where the threads record, as threads of the rank; or NULL */
+    /* On success, the number of values that are finite in the files and no longer so after the
+     * cast. NULL: not wanted. */
+    uint64_t *values_overflowed;
 } reshard_read_options;
 
 /*

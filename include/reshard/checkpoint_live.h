@@ -38,6 +38,10 @@ typedef struct reshard_checkpoint_load_options {
      * tensor's share at a time. Zero: each rank reads what it needs itself. */
     int read_once;
     reshard_trace *trace; /* where this rank records what it does, and when; NULL: nowhere */
+    /* On success, the number of values that this rank has read which are finite in the files and no
+     * longer so after the cast. With read_once, one rank reads each value, which may be another
+     * than the one that needs it: add up the numbers of all ranks. NULL: not wanted. */
+    uint64_t *values_overflowed;
 } reshard_checkpoint_load_options;
 
 /*

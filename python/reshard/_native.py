@@ -327,6 +327,7 @@ class reshard_read_options(Structure):
         ("size", c_size_t),
         ("threads", c_int32),
         ("trace", c_void_p),
+        ("values_overflowed", POINTER(c_uint64)),
     ]
 
 
@@ -371,6 +372,7 @@ class reshard_checkpoint_load_options(Structure):
         ("size", c_size_t),
         ("read_once", c_int),
         ("trace", c_void_p),
+        ("values_overflowed", POINTER(c_uint64)),
     ]
 
 

@@ -197,14 +197,15 @@ static float value_at(int64_t index)
     return (float)(index % 251 - 125);
 }
 
+/* user: what the values are multiplied by, or NULL. */
 static reshard_status save_rows(void *user, reshard_group *group)
 {
-    (void)user;
+    const float *factor = user;
     static float all[ROWS * COLUMNS];
     int32_t rank = reshard_group_rank(group);
     if (rank == 0) {
         for (int64_t i = 0; i < ROWS * COLUMNS; i++)
-            all[i] = value_at(i);
+            all[i] = value_at(i) * (factor != NULL ? *factor : 1);
     }
     reshard_status status = reshard_group_barrier(group);
     reshard_layout *layout = make_layout("3: S(0)", ROWS);
@@ -278,6 +279,56 @@ static void test_live__casts(void **state)
             reshard_group_run(NULL, 2, load_wide, &once) != RESHARD_OK)
             fail_msg("%s", reshard_error_text());
     }
+    remove_checkpoint();
+}
+
+static uint64_t overflowed[2];
+
+static reshard_status load_narrow(void *user, reshard_group *group)
+{
+    static uint16_t columns[2][ROWS * COLUMNS / 2];
+    int32_t rank = reshard_group_rank(group);
+    reshard_checkpoint_load_options options = {.size = sizeof options,
+                                               .read_once = *(const int *)user,
+                                               .values_overflowed = &overflowed[rank]};
+    reshard_layout *layout = make_layout("2: S(1)", ROWS);
+    void *shard = columns[rank];
+    reshard_live_tensor tensor = {"w", RESHARD_F16, layout, &shard};
+    reshard_checkpoint *checkpoint = NULL;
+    reshard_status status = reshard_checkpoint_open(NULL, path, NULL, &checkpoint);
+    if (status == RESHARD_OK)
+        status = reshard_checkpoint_load(checkpoint, group, 1, &tensor, &options);
+    reshard_checkpoint_destroy(checkpoint);
+    reshard_layout_release(layout);
+    return status;
+}
+
+/* Thousands: f16 ends at 65504. */
+static void test_live__overflows_are_counted(void **state)
+{
+    (void)state;
+    float factor = 1000;
+    uint64_t wanted = 0, seen = 99;
+    for (int64_t i = 0; i < ROWS * COLUMNS; i++)
+        wanted += value_at(i) > 65 || value_at(i) < -65;
+    assert_int_equal(reshard_group_run(NULL, 3, save_rows, &factor), RESHARD_OK);
+    for (int once = 0; once < 2; once++) {
+        overflowed[0] = overflowed[1] = 99;
+        if (reshard_group_run(NULL, 2, load_narrow, &once) != RESHARD_OK)
+            fail_msg("%s", reshard_error_text());
+        assert_int_equal(overflowed[0] + overflowed[1], wanted);
+    }
+    static uint16_t all[ROWS * COLUMNS];
+    void *shard = all;
+    reshard_checkpoint *checkpoint = NULL;
+    reshard_layout *layout = make_layout("1: R", ROWS);
+    assert_int_equal(reshard_checkpoint_open(NULL, path, NULL, &checkpoint), RESHARD_OK);
+    const reshard_rank_tensor tensor = {.layout = layout, .dtype = RESHARD_F16, .shards = &shard};
+    reshard_read_options options = {.size = sizeof options, .values_overflowed = &seen};
+    assert_int_equal(reshard_checkpoint_read_rank(checkpoint, 0, 1, &tensor, &options), RESHARD_OK);
+    assert_int_equal(seen, wanted);
+    reshard_checkpoint_destroy(checkpoint);
+    reshard_layout_release(layout);
     remove_checkpoint();
 }
 
@@ -472,6 +523,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_live__there_and_back),
         cmocka_unit_test(test_live__casts),
+        cmocka_unit_test(test_live__overflows_are_counted),
         cmocka_unit_test(test_live__padding_is_zero),
         cmocka_unit_test(test_live__refused_readings),
         cmocka_unit_test(test_live__maps),

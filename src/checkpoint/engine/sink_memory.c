@@ -46,6 +46,7 @@ static reshard_status run(rs_worker *worker, const rs_route *route, const rs_blo
             rs_worker_begin(worker, RS_TRACE_ARRANGE, &event);
             rs_cast_prepare(&cast, source->dtype, target->dtype, ndim, inside.size,
                             region.memory_strides, move->target_strides);
+            cast.overflows = &worker->overflows;
             rs_cast_run(&cast, worker->buffer, memory);
             rs_worker_end(worker, &event, bytes);
         }

@@ -25,6 +25,7 @@ typedef struct rs_live_reading {
     reshard_trace *trace;  /* may be NULL */
     int32_t trace_rank;    /* this rank's number in the trace */
     bool reports;          /* report progress, over all tensors */
+    uint64_t *overflowed;  /* values that a cast makes infinite or NaN are added; may be NULL */
 } rs_live_reading;
 
 /* What to read of one tensor. */

@@ -126,6 +126,23 @@ typedef struct sharing {
     size_t bytes;
 } sharing;
 
+/* The plan does not count what its casts do, so each rank counts in the share it has read. */
+static void count_overflows(const rs_live_reading *r, const rs_stored_tensor *stored,
+                            reshard_dtype dtype, const sharing *s)
+{
+    _Alignas(64) char cast_values[8192];
+    int64_t total = (int64_t)s->bytes / stored->element_bytes, overflows = 0;
+    int64_t most = (int64_t)sizeof cast_values / (reshard_dtype_bits(dtype) / 8);
+    for (int64_t first = 0; first < total; first += most) {
+        const int64_t count = rs_min(most, total - first), step = 1;
+        rs_cast cast;
+        rs_cast_prepare(&cast, stored->dtype, dtype, 1, &count, &step, &step);
+        cast.overflows = &overflows;
+        rs_cast_run(&cast, (const char *)s->memory + first * stored->element_bytes, cast_values);
+    }
+    *r->overflowed += (uint64_t)overflows;
+}
+
 static reshard_status read_share(const rs_live_reading *r, reshard_group *group,
                                  const reshard_live_tensor *tensor, const rs_stored_tensor *stored,
                                  sharing *s)
@@ -149,6 +166,8 @@ static reshard_status read_share(const rs_live_reading *r, reshard_group *group,
         .stored = stored, .layout = s->shares, .dtype = stored->dtype, .memory = &s->memory};
     if (status == RESHARD_OK)
         status = rs_live_read_shards(r, rank, 1, &mine);
+    if (status == RESHARD_OK && r->overflowed != NULL && tensor->dtype != stored->dtype)
+        count_overflows(r, stored, tensor->dtype, s);
     return status;
 }
 
@@ -226,15 +245,20 @@ reshard_status reshard_checkpoint_load(const reshard_checkpoint *checkpoint, res
     rs_arena_init(&arena, checkpoint->context);
     if (status == RESHARD_OK)
         status = rs_engine_list_files(&arena, checkpoint, &files);
+    uint64_t overflowed = 0;
+    bool counts = status == RESHARD_OK && chosen.values_overflowed != NULL;
     rs_live_reading r = {.checkpoint = checkpoint,
                          .files = files,
                          .trace = status == RESHARD_OK ? chosen.trace : NULL,
-                         .trace_rank = rs_group_root_rank(group, reshard_group_rank(group))};
+                         .trace_rank = rs_group_root_rank(group, reshard_group_rank(group)),
+                         .overflowed = counts ? &overflowed : NULL};
     if (once)
         status = load_all_once(&r, status, group, count, tensors);
     else
         status = reshard_group_agree(
             group, status == RESHARD_OK ? load_each(&r, group, count, tensors) : status);
     rs_arena_release(&arena);
+    if (status == RESHARD_OK && counts)
+        *chosen.values_overflowed = overflowed;
     return status;
 }

@@ -119,10 +119,15 @@ reshard_status reshard_checkpoint_read_rank(const reshard_checkpoint *checkpoint
         return rs_fail(RESHARD_ERR_INVALID, "%lld %s",
                        (long long)(count < 0 ? count : chosen.threads),
                        count < 0 ? "tensors" : "threads");
+    uint64_t overflowed = 0;
     rs_live_reading reading = {.checkpoint = checkpoint,
                                .threads = rs_pool_thread_count(chosen.threads),
                                .trace = chosen.trace,
                                .trace_rank = rank,
-                               .reports = true};
-    return read_tensors(&reading, rank, count, tensors);
+                               .reports = true,
+                               .overflowed = chosen.values_overflowed != NULL ? &overflowed : NULL};
+    status = read_tensors(&reading, rank, count, tensors);
+    if (status == RESHARD_OK && chosen.values_overflowed != NULL)
+        *chosen.values_overflowed = overflowed;
+    return status;
 }

@@ -199,7 +199,10 @@ static reshard_status carry(const rs_live_reading *r, live_batch *batch, live_pr
                         .trace = r->trace,
                         .trace_rank = r->trace_rank,
                         .block_end = blocks.count};
-    return rs_engine_run(&engine);
+    status = rs_engine_run(&engine);
+    if (r->overflowed != NULL)
+        *r->overflowed += atomic_load(&engine.values_overflowed);
+    return status;
 }
 
 /* Reads the first batch of the `count` items; *out_count is its length. `shards` has room for
