@@ -48,7 +48,7 @@ static inline double reduce(const collective_job *j, int64_t i)
             value += x;
         else if (j->reduction == RESHARD_PROD)
             value *= x;
-        else if (j->reduction == RESHARD_MAX ? x > value : x < value)
+        else if (isnan(x) || (j->reduction == RESHARD_MAX ? x > value : x < value))
             value = x;
     }
     return j->reduction == RESHARD_AVG ? value / j->ranks : value;
@@ -168,7 +168,8 @@ static inline reshard_status run_rank(void *user, reshard_group *group)
     int64_t rows = define(j, rank, expected);
     CHECK(reshard_tensor_shape(y)[0] == rows);
     for (int64_t i = 0; i < rows * WIDTH; i++)
-        CHECK(fabs(element(y, i) - expected[i]) < 1e-12);
+        CHECK(isnan(expected[i]) ? isnan(element(y, i))
+                                 : fabs(element(y, i) - expected[i]) < 1e-12);
     reshard_tensor *weights = make_zeros(RESHARD_F64, 2, (int64_t[]){rows, WIDTH});
     for (int64_t i = 0; i < rows * WIDTH; i++)
         set_element(weights, i, weight(j, rank, i));

@@ -23,6 +23,7 @@
 #include <reshard/group.h>
 
 #include <assert.h>
+#include <math.h>
 
 #define RS_REAL_FILE "tensor/dist/partial.c"
 #include "tensor/core/real.h"
@@ -219,8 +220,11 @@ static void OF(claim)(const void *x, const void *value, int64_t n, int32_t contr
                       int32_t *out)
 {
     const REAL *a = x, *b = value;
-    for (int64_t i = 0; i < n; i++)
-        out[i] = a[i] == b[i] ? contributor : INT32_MAX;
+    for (int64_t i = 0; i < n; i++) {
+        /* NaN wins a minimum and a maximum, but does not equal itself. */
+        bool has_value = a[i] == b[i] || isnan(a[i]);
+        out[i] = has_value ? contributor : INT32_MAX;
+    }
 }
 
 static void OF(keep)(const void *gradient, const int32_t *winners, int64_t n, int32_t contributor,
