@@ -44,9 +44,11 @@ RESHARD_API reshard_status reshard_adamw_create(reshard_context *context, reshar
 RESHARD_API void reshard_optimizer_destroy(reshard_optimizer *optimizer);
 
 /* Takes one step. Parameters without a gradient stay as they are, and their step count does too.
- * Local. Errors: INVALID if a step count is impossible (nothing has changed then); NO_MEMORY. */
+ * Local. Errors: INVALID if the learning rate that was set is out of range, or a step count is
+ * impossible (nothing has changed then); NO_MEMORY. */
 RESHARD_API reshard_status reshard_optimizer_step(reshard_optimizer *optimizer);
 RESHARD_API void reshard_optimizer_clear_gradients(reshard_optimizer *optimizer);
+/* Takes effect from the next step on, which refuses a rate that is negative, infinite or NaN. */
 RESHARD_API void reshard_optimizer_set_learning_rate(reshard_optimizer *optimizer, double rate);
 /* Bytes of state on this rank. */
 RESHARD_API size_t reshard_optimizer_bytes(const reshard_optimizer *optimizer);

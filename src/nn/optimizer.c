@@ -104,7 +104,7 @@ static reshard_status read_options(const char *what, const void *given, void *ou
     return rs_options_read(what, given, out, bytes);
 }
 
-static reshard_status check_settings(const rs_step_settings *set)
+reshard_status rs_step_settings_check(const rs_step_settings *set)
 {
     const struct {
         const char *name;
@@ -135,7 +135,7 @@ static reshard_status create(reshard_context *context, reshard_module *module,
         return rs_allocation_status();
     o->context = context;
     o->set = *set;
-    reshard_status status = check_settings(set);
+    reshard_status status = rs_step_settings_check(set);
     if (status == RESHARD_OK)
         status = reshard_module_parameters(module, &o->parameters);
     for (int64_t i = 0; status == RESHARD_OK && i < o->parameters->count; i++)

@@ -40,6 +40,9 @@ struct reshard_optimizer {
     rs_step_slot *slots; /* in the order of moments */
 };
 
+/* Refuses settings that are out of range. */
+reshard_status rs_step_settings_check(const rs_step_settings *set);
+
 /* Gives the dense gradient of a slot, retained; NULL if there is none. */
 reshard_status rs_slot_gradient(const reshard_optimizer *optimizer, const rs_step_slot *slot,
                                 reshard_tensor **out_gradient);

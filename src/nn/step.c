@@ -77,7 +77,9 @@ static void count_step(const reshard_optimizer *o)
 
 reshard_status reshard_optimizer_step(reshard_optimizer *o)
 {
-    reshard_status status = check_counts(o);
+    reshard_status status = rs_fail_within(rs_step_settings_check(&o->set), "optimizer");
+    if (status == RESHARD_OK)
+        status = check_counts(o);
     if (status == RESHARD_OK)
         count_step(o);
     for (int64_t i = 0; i < o->count && status == RESHARD_OK; i++) {

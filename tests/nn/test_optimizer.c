@@ -290,6 +290,29 @@ static void test_state__counts_by_parameter(void **state)
     reshard_tensor_release(y);
 }
 
+static void test_rate__out_of_range_is_refused_by_the_step(void **state)
+{
+    (void)state;
+    static const double rates[] = {-1, NAN, INFINITY};
+    reshard_tensor *x = NULL;
+    reshard_module *module = make_module(RESHARD_F64, &x);
+    reshard_sgd_options sgd = {.size = sizeof sgd, .learning_rate = 1};
+    reshard_optimizer *optimizer = NULL;
+    MUST(reshard_sgd_create(NULL, module, &sgd, &optimizer));
+    add_gradient(x, 1);
+    for (size_t i = 0; i < sizeof rates / sizeof *rates; i++) {
+        reshard_optimizer_set_learning_rate(optimizer, rates[i]);
+        assert_int_equal(reshard_optimizer_step(optimizer), RESHARD_ERR_INVALID);
+        assert_non_null(strstr(reshard_error_text(), "optimizer: learning_rate is "));
+        assert_true(element(x, 0) == start[0]);
+    }
+    reshard_optimizer_set_learning_rate(optimizer, 0.5);
+    MUST(reshard_optimizer_step(optimizer));
+    assert_true(element(x, 0) == start[0] / 2);
+    reshard_optimizer_destroy(optimizer);
+    reshard_module_release(module);
+}
+
 static void check_begins(const char *text, const char *beginning)
 {
     if (strncmp(text, beginning, strlen(beginning)) != 0)
@@ -365,6 +388,7 @@ int main(void)
         cmocka_unit_test(test_clip__ranks),
         cmocka_unit_test(test_state__names),
         cmocka_unit_test(test_state__counts_by_parameter),
+        cmocka_unit_test(test_rate__out_of_range_is_refused_by_the_step),
         cmocka_unit_test(test_create__refused),
         cmocka_unit_test(test_create__names_the_field),
     };
