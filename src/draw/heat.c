@@ -8,6 +8,7 @@
 #include "draw/canvas.h"
 #include "draw/drawing.h"
 #include "plan/plan.h"
+#include "text/text.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -65,6 +66,8 @@ const char *rs_bytes_text(uint64_t bytes, char buffer[RS_BYTES_TEXT])
     }
     for (; shown >= 1024 && unit < 5; unit++)
         shown /= 1024;
-    snprintf(buffer, RS_BYTES_TEXT, "%.3g %s", shown, units[unit]);
+    rs_text text;
+    rs_text_init(&text, buffer, RS_BYTES_TEXT);
+    rs_text_add(&text, "%.3g %s", shown, units[unit]);
     return buffer;
 }

@@ -7,11 +7,11 @@
 
 #include "base/error.h"
 #include "base/options.h"
+#include "text/decimal.h"
 
 #include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { VALUE_MAX_BYTES = 48 };
@@ -70,14 +70,14 @@ static const struct field *find_field(const char *name, size_t bytes)
     return NULL;
 }
 
-/* Parses a number and a unit. The checks before strtod refuse what it would accept as well: " 1",
- * "0x1" and "nan". */
+/* Parses a number and a unit. The checks before it refuse what rs_parse_double would accept as
+ * well: " 1", "0x1" and "nan". */
 static bool read_value(const char *text, kind wanted, double *out_value)
 {
     char *end = NULL;
     if (text[0] < '0' || text[0] > '9' || (text[0] == '0' && (text[1] == 'x' || text[1] == 'X')))
         return false;
-    double number = strtod(text, &end);
+    double number = rs_parse_double(text, &end);
     for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
         if (units[i].kind == wanted && strcmp(units[i].name, end) == 0) {
             *out_value = number * units[i].factor;

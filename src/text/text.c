@@ -2,11 +2,11 @@
 #include "text/text.h"
 
 #include "base/context.h"
+#include "text/decimal.h"
 
 #include <assert.h>
 #include <inttypes.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 void rs_text_init(rs_text *text, char *buffer, size_t capacity)
@@ -25,7 +25,7 @@ void rs_text_add(rs_text *text, const char *format, ...)
     va_list arguments;
     va_start(arguments, format);
     int written =
-        vsnprintf(room != 0 ? text->buffer + text->length : NULL, room, format, arguments);
+        rs_format_numbers(room != 0 ? text->buffer + text->length : NULL, room, format, arguments);
     va_end(arguments);
     if (written > 0)
         text->length += (size_t)written;

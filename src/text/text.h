@@ -30,6 +30,7 @@ typedef struct rs_text {
 
 /* Starts an empty text: writes its NUL if there is room. */
 RS_EXPORT void rs_text_init(rs_text *text, char *buffer, size_t capacity);
+/* Like printf, but with "." as the decimal point in every locale. */
 RS_EXPORT void rs_text_add(rs_text *text, const char *format, ...) RS_PRINTF(2, 3);
 /* Adds "10x7", or "scalar" if there are no dimensions. */
 RS_EXPORT void rs_text_add_shape(rs_text *text, int32_t ndim, const int64_t *shape);

@@ -5,10 +5,10 @@
  * contain themselves or share a lot.
  */
 #include "checkpoint/archive/pickle.h"
+#include "text/decimal.h"
 #include "text/text.h"
 
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define DEPTH_MAX 5
@@ -68,7 +68,7 @@ static void show_float(rs_text *text, double real)
         rs_text made;
         rs_text_init(&made, digits, sizeof digits);
         rs_text_add(&made, "%.*g", precision, real);
-        if (strtod(digits, NULL) == real)
+        if (rs_parse_double(digits, NULL) == real)
             break;
     }
     rs_text_add(text, "%s%s", digits, strspn(digits, "-0123456789") == strlen(digits) ? ".0" : "");

@@ -4,10 +4,10 @@
  * uses. */
 #include "checkpoint/archive/pickle_text.h"
 
+#include "text/decimal.h"
+
 #include <assert.h>
-#include <locale.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define FLOAT_CHARACTERS_MAX 400 /* the longest repr has 24 */
@@ -99,19 +99,6 @@ static bool is_float(rs_slice text)
     return count != 0 && count < FLOAT_CHARACTERS_MAX;
 }
 
-/* strtod with "." as the decimal point, whatever the program's locale. */
-static double parse_double(const char *text, char **out_end)
-{
-    locale_t plain = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
-    locale_t before = plain != (locale_t)0 ? uselocale(plain) : (locale_t)0;
-    double real = strtod(text, out_end);
-    if (plain != (locale_t)0) {
-        (void)uselocale(before);
-        freelocale(plain);
-    }
-    return real;
-}
-
 const char *rs_pickle_parse_float(rs_slice text, double *out_real)
 {
     char copy[FLOAT_CHARACTERS_MAX + 1], *end = NULL;
@@ -119,7 +106,7 @@ const char *rs_pickle_parse_float(rs_slice text, double *out_real)
         return "not a float";
     memcpy(copy, text.bytes, text.count);
     copy[text.count] = '\0';
-    double real = parse_double(copy, &end);
+    double real = rs_parse_double(copy, &end);
     if (end != copy + text.count)
         return "not a float";
     if (isinf(real) && strchr(copy, 'n') == NULL)
