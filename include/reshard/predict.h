@@ -98,7 +98,8 @@ RESHARD_API reshard_status reshard_prediction_stage(const reshard_prediction *pr
  * (docs/trace.md). Pass the plan and the cluster that the prediction was made from, and a trace
  * that has no group and has recorded nothing else. At most 1,024 ranks and about a million events
  * are recorded: each rank is recorded completely or not at all, and *out_ranks (which may be NULL)
- * is how many were. Errors: INVALID, NO_MEMORY, CANCELLED. Local.
+ * is how many were. Errors: INVALID (also for another plan than the prediction's), NO_MEMORY,
+ * CANCELLED. Local.
  */
 RESHARD_API reshard_status reshard_prediction_trace(const reshard_prediction *prediction,
                                                     reshard_plan *plan,

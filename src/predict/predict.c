@@ -18,6 +18,7 @@
 
 struct reshard_prediction {
     reshard_context *context;
+    uint64_t plan[2]; /* the digest of the plan that it was made from */
     double seconds;
     int32_t stage_count;
     reshard_stage_prediction stages[];
@@ -172,6 +173,7 @@ reshard_status reshard_plan_predict(reshard_plan *plan, const reshard_cluster *g
     if (status == RESHARD_OK) {
         made->context = plan->context;
         made->stage_count = stage_count;
+        reshard_plan_digest(plan, made->plan);
         status = go_through_ranks(plan, &cluster, made, stage_sums, seen);
     }
     if (status == RESHARD_OK) {
@@ -209,6 +211,13 @@ reshard_status reshard_prediction_stage(const reshard_prediction *prediction, in
                        prediction->stage_count);
     return rs_report_write("stage prediction", &prediction->stages[stage],
                            sizeof prediction->stages[stage], out_stage);
+}
+
+bool rs_prediction_is_of(const reshard_prediction *prediction, const reshard_plan *plan)
+{
+    uint64_t digest[2];
+    reshard_plan_digest(plan, digest);
+    return digest[0] == prediction->plan[0] && digest[1] == prediction->plan[1];
 }
 
 const char *reshard_bottleneck_name(reshard_bottleneck bottleneck)

@@ -60,4 +60,7 @@ static inline double rs_seconds_over(uint64_t bytes, double speed)
 double rs_copy_seconds(const reshard_cluster *cluster, rs_copied copied);
 double rs_pack_seconds(const reshard_cluster *cluster, rs_copied packed);
 
+/* Whether the prediction was made from this plan, or from an equal one. */
+bool rs_prediction_is_of(const reshard_prediction *prediction, const reshard_plan *plan);
+
 #endif

@@ -196,7 +196,7 @@ static double stage_seconds(const tracing *t, int32_t stage)
 {
     reshard_stage_prediction found = {.size = sizeof found};
     reshard_status status = reshard_prediction_stage(t->prediction, stage, &found);
-    assert(status == RESHARD_OK); /* the prediction must be of this plan */
+    assert(status == RESHARD_OK);
     (void)status;
     return found.seconds;
 }
@@ -271,6 +271,8 @@ reshard_status reshard_prediction_trace(const reshard_prediction *prediction, re
                  .rank_count = reshard_plan_rank_count(plan),
                  .stage_count = reshard_plan_stage_count(plan),
                  .node = node};
+    if (!rs_prediction_is_of(prediction, plan))
+        return rs_fail(RESHARD_ERR_INVALID, "trace of a prediction: it was made from another plan");
     reshard_status status = rs_cluster_read(plan, cluster, &t.cluster);
     if (status != RESHARD_OK)
         return status;

@@ -14,6 +14,7 @@
 
 #include <reshard/checkpoint.h>
 #include <reshard/checkpoint_live.h>
+#include <reshard/predict.h>
 #include <reshard/sim.h>
 
 #include <stdio.h>
@@ -503,6 +504,45 @@ static void test_trace__bad_arguments(void **state)
     reshard_trace_destroy(NULL);
 }
 
+/* Also of a plan with as many stages, whose trace would have the times of one and the messages of
+ * the other. */
+static void test_trace__predictions_of_other_plans(void **state)
+{
+    (void)state;
+    static const char *const targets[] = {"4: S(1)", "4: R"};
+    int64_t shape[] = {8, 8};
+    reshard_cluster cluster = {.size = sizeof cluster, .nodes = 2, .nic = 1e9};
+    reshard_layout *source = NULL, *target[2] = {0};
+    reshard_plan *plans[2] = {0};
+    reshard_prediction *prediction = NULL;
+    reshard_trace *trace = NULL;
+    char path[64];
+    assert_int_equal(reshard_layout_parse(NULL, "4: S(0)", 2, shape, &source), RESHARD_OK);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(reshard_layout_parse(NULL, targets[i], 2, shape, &target[i]), RESHARD_OK);
+        assert_int_equal(
+            reshard_plan_create_simple(NULL, source, target[i], RESHARD_F32, NULL, &plans[i]),
+            RESHARD_OK);
+    }
+    assert_int_equal(reshard_plan_predict(plans[0], &cluster, &prediction), RESHARD_OK);
+    assert_int_equal(
+        reshard_trace_create(NULL, NULL, path_of("predicted", path, sizeof path), NULL, &trace),
+        RESHARD_OK);
+    assert_int_equal(reshard_prediction_trace(prediction, plans[1], &cluster, trace, NULL),
+                     RESHARD_ERR_INVALID);
+    assert_string_equal(reshard_error_text(),
+                        "trace of a prediction: it was made from another plan");
+    assert_int_equal(reshard_prediction_trace(prediction, plans[0], &cluster, trace, NULL),
+                     RESHARD_OK);
+    reshard_trace_destroy(trace);
+    reshard_prediction_destroy(prediction);
+    for (int i = 0; i < 2; i++) {
+        reshard_plan_release(plans[i]);
+        reshard_layout_release(target[i]);
+    }
+    reshard_layout_release(source);
+}
+
 static int make_folder(void **state)
 {
     (void)state;
@@ -531,6 +571,7 @@ int main(void)
         cmocka_unit_test(test_trace__names),
         cmocka_unit_test(test_trace__loads_and_saves),
         cmocka_unit_test(test_trace__bad_arguments),
+        cmocka_unit_test(test_trace__predictions_of_other_plans),
     };
     return cmocka_run_group_tests_name("trace", tests, make_folder, remove_folder);
 }
