@@ -139,7 +139,8 @@ static int rename_to_new(const char *from, const char *to)
     if (errno != EINVAL && errno != ENOSYS)
         return -1;
 #endif
-    if (access(to, F_OK) == 0) {
+    struct stat unused;
+    if (lstat(to, &unused) == 0) { /* not access(), which does not see a dangling link */
         errno = EEXIST;
         return -1;
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Files: whole reads and writes over calls that do one byte at a time or fail; errors with
  * paths. */
-#define _GNU_SOURCE /* fallocate */
+#define _GNU_SOURCE /* fallocate, syscall */
 #include "base/context.h"
 #include "system/file.h"
 #include "tests/support/check.h"
@@ -306,6 +306,35 @@ static void test_file__copies_ranges(void **state)
     assert_int_equal(rs_path_remove(NULL, other), RESHARD_OK);
 }
 
+#if defined(__linux__)
+/* File systems, and old kernels, can be without renames that never replace; set: so is this one. */
+static bool lacks_renameat2;
+
+int renameat2(int from_folder, const char *from, int to_folder, const char *to, unsigned flags)
+{
+    if (!lacks_renameat2)
+        return (int)syscall(SYS_renameat2, from_folder, from, to_folder, to, flags);
+    errno = ENOSYS;
+    return -1;
+}
+
+static void test_file__links_that_lead_nowhere_are_not_replaced(void **state)
+{
+    (void)state;
+    for (int lacks = 0; lacks < 2; lacks++) {
+        lacks_renameat2 = lacks != 0;
+        write_text(path, "a");
+        assert_int_equal(symlink("nowhere", other), 0);
+        assert_int_equal(rs_path_rename(NULL, path, other), RESHARD_ERR_IO);
+        assert_true(rs_path_is_link(other));
+        assert_int_equal(rs_path_remove(NULL, other), RESHARD_OK);
+        assert_int_equal(rs_path_rename(NULL, path, other), RESHARD_OK);
+        assert_int_equal(rs_path_remove(NULL, other), RESHARD_OK);
+    }
+    lacks_renameat2 = false;
+}
+#endif
+
 static void test_file__names_are_listed_and_never_replaced(void **state)
 {
     (void)state;
@@ -354,6 +383,9 @@ int main(void)
         cmocka_unit_test(test_file__errors_name_the_path_and_the_cause),
         cmocka_unit_test(test_file__copies_ranges),
         cmocka_unit_test(test_file__names_are_listed_and_never_replaced),
+#if defined(__linux__)
+        cmocka_unit_test(test_file__links_that_lead_nowhere_are_not_replaced),
+#endif
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
