@@ -25,8 +25,8 @@ static reshard_status check_replaceable(const rs_file *file, const char *path)
         status = rs_file_read(file, found,
                               bytes < sizeof begins - 1 ? (size_t)bytes : sizeof begins - 1, 0);
     if (status == RESHARD_OK && bytes != 0 && strcmp(found, begins) != 0)
-        status = rs_fail(RESHARD_ERR_INVALID,
-                         "%.300s: is there already and is not a trace; it is left alone", path);
+        status =
+            rs_fail(RESHARD_ERR_INVALID, "%s exists and is not a trace; it is left alone", path);
     return status;
 }
 
