@@ -64,7 +64,7 @@ static reshard_status estimate(conversion *c, reshard_group *group)
 /* A single process writes its trace even after a failure. The original error text is preserved. */
 static reshard_status write_trace(const conversion *c, reshard_group *group, reshard_status status)
 {
-    char words[1024];
+    char words[4096]; /* as long as the library's error texts */
     if (c->trace == NULL || (status != RESHARD_OK && group != NULL))
         return status;
     (void)snprintf(words, sizeof words, "%s", reshard_error_text());

@@ -212,7 +212,8 @@ static reshard_status agree(MPI_Comm comm, reshard_status status)
     (void)MPI_Comm_rank(comm, &rank);
     if (status != RESHARD_OK)
         mine = rank;
-    (void)snprintf(verdict.text, sizeof verdict.text, "rank %d: %s", rank, reshard_error_text());
+    verdict.rank = rank;
+    rs_verdict_say(&verdict, reshard_error_text());
     int code = MPI_Allreduce(&mine, &lowest, 1, MPI_INT, MPI_MIN, comm);
     if (code == MPI_SUCCESS && lowest != INT_MAX)
         code = MPI_Bcast(&verdict, (int)sizeof verdict, MPI_BYTE, lowest, comm);

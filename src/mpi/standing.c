@@ -3,6 +3,8 @@
  * hidden from this library, so it is set by public calls only. */
 #include "mpi/standing.h"
 
+#include "base/shorten.h"
+
 #include <reshard/group.h>
 
 #include <stdarg.h>
@@ -11,12 +13,18 @@
 
 reshard_status rs_mpi_fail(reshard_status status, const char *format, ...)
 {
-    char text[1024];
+    char text[4096];
     va_list arguments;
     va_start(arguments, format);
     (void)vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     return reshard_error_set(status, text);
+}
+
+void rs_verdict_say(rs_verdict *verdict, const char *why)
+{
+    int used = snprintf(verdict->text, sizeof verdict->text, "rank %d: ", (int)verdict->rank);
+    rs_shorten(why, verdict->text + used, sizeof verdict->text - (size_t)used);
 }
 
 static bool adopt(rs_standing *standing, const rs_verdict *verdict)
@@ -38,9 +46,9 @@ bool rs_standing_break(rs_standing *standing, reshard_status status, const char 
     int named;
     /* A text on which ranks have agreed already names the rank. */
     if (sscanf(why, "rank %d:", &named) == 1)
-        (void)snprintf(verdict.text, sizeof verdict.text, "%s", why);
+        rs_shorten(why, verdict.text, sizeof verdict.text);
     else
-        (void)snprintf(verdict.text, sizeof verdict.text, "rank %d: %s", standing->rank, why);
+        rs_verdict_say(&verdict, why);
     return adopt(standing, &verdict);
 }
 

@@ -30,6 +30,9 @@ typedef struct rs_verdict {
     char text[504];
 } rs_verdict;
 
+/* Sets the text: "rank r: " and why, without the middle of what is too long. */
+void rs_verdict_say(rs_verdict *verdict, const char *why);
+
 typedef struct rs_notice {
     int32_t kind;
     rs_verdict verdict; /* for RS_NOTICE_BROKEN */

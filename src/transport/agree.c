@@ -13,9 +13,9 @@
 #include "transport/agree.h"
 
 #include "base/error.h"
+#include "base/shorten.h"
 
 #include <assert.h>
-#include <stdio.h>
 #include <string.h>
 
 typedef struct ballot {
@@ -112,8 +112,7 @@ static void fill(ballot *b, const reshard_group *group, reshard_status status,
     if (numbers != NULL)
         memcpy(b->numbers, numbers, sizeof b->numbers);
     const char *text = claim != NULL && claim->words != NULL ? claim->words : "";
-    (void)snprintf(b->text, sizeof b->text, "%s",
-                   status != RESHARD_OK ? reshard_error_text() : text);
+    rs_shorten(status != RESHARD_OK ? reshard_error_text() : text, b->text, sizeof b->text);
 }
 
 /* The status of a rank after comparing its claim with the one that is left. */

@@ -157,7 +157,7 @@ void rs_hub_break(rs_hub *hub, reshard_status status, const char *why)
 
 reshard_status rs_hub_fail_broken(rs_hub *hub)
 {
-    char text[512];
+    char text[RS_ERROR_TEXT_BYTES];
     rs_mutex_lock(&hub->lock);
     memcpy(text, hub->text, sizeof text);
     rs_mutex_unlock(&hub->lock);
@@ -167,7 +167,7 @@ reshard_status rs_hub_fail_broken(rs_hub *hub)
 void rs_hub_leave(rs_hub *hub, int32_t rank, reshard_status status)
 {
     if (status != RESHARD_OK) {
-        char text[512];
+        char text[RS_ERROR_TEXT_BYTES];
         int32_t named;
         /* A text on which ranks have agreed already names the rank. */
         if (sscanf(reshard_error_text(), "rank %d:", &named) == 1)
@@ -309,7 +309,7 @@ static void *map_shared(void *state, int32_t peer, const void *address, size_t b
 static void fail(void *state, const char *why)
 {
     rs_member *m = state;
-    char text[512];
+    char text[RS_ERROR_TEXT_BYTES];
     (void)snprintf(text, sizeof text, "rank %d: %s", m->rank, why);
     rs_hub_break(m->hub, RESHARD_ERR_GROUP_BROKEN, text);
 }

@@ -3,6 +3,7 @@
 #ifndef RS_TRANSPORT_HUB_PARTS_H
 #define RS_TRANSPORT_HUB_PARTS_H
 
+#include "base/error.h"
 #include "transport/hub.h"
 
 #include <assert.h>
@@ -72,7 +73,7 @@ struct rs_hub {
     bool reached_fault;
     rs_mutex lock; /* protects the fields below */
     reshard_status status;
-    char text[512];
+    char text[RS_ERROR_TEXT_BYTES];
 };
 
 /* ---- waking, breaking and touching (hub.c) --------------------------------------------------- */

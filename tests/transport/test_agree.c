@@ -3,6 +3,7 @@
  * test_agree.c - agreement: every rank as the one that fails, as the odd one out, in every size;
  * majorities against a plain count; and how many messages it takes. All ranks must hear the same.
  */
+#include "base/error.h"
 #include "tests/support/check.h"
 #include "tests/support/limited.h"
 #include "tests/support/random.h"
@@ -116,6 +117,36 @@ static void test_agree__failing_rank(void **state)
     }
 }
 
+/* Rank 1 fails over a path of 2,000 bytes, in letters of two bytes each. */
+static reshard_status fail_over_path(void *user, reshard_group *group)
+{
+    char path[2001] = "";
+    for (int i = 0; i < 1000; i++)
+        memcpy(path + 2 * i, "\xc3\xa4", 3);
+    reshard_status status = RESHARD_OK;
+    if (reshard_group_rank(group) == 1)
+        status = rs_fail(RESHARD_ERR_IO, "/%s: no space left", path);
+    return user != NULL ? reshard_group_agree(group, status) : status;
+}
+
+/* What a failure is about and its cause are both heard. Agreement, whose messages are small, leaves
+ * out the middle of the path. */
+static void test_agree__long_texts(void **state)
+{
+    (void)state;
+    for (int w = 0; w < WAYS; w++) {
+        for (int agrees = 0; agrees < 2; agrees++) {
+            assert_int_equal(run_way(&ways[w], 3, fail_over_path, agrees ? &agrees : NULL),
+                             RESHARD_ERR_IO);
+            const char *text = reshard_error_text(), *middle = strstr(text, "\xa4..\xc3");
+            size_t length = strlen(text);
+            assert_int_equal(strncmp(text, "rank 1: /\xc3\xa4", 11), 0);
+            assert_string_equal(text + length - 16, "\xa4: no space left");
+            assert_true(agrees ? middle != NULL && length < 512 : middle == NULL && length > 2000);
+        }
+    }
+}
+
 /* The lowest rank without the majority's claim is named, where there is a majority. */
 static void check_majority(const meeting *m, int32_t size)
 {
@@ -208,8 +239,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_agree__all_alike),    cmocka_unit_test(test_agree__odd_one),
-        cmocka_unit_test(test_agree__failing_rank), cmocka_unit_test(test_agree__majorities),
-        cmocka_unit_test(test_agree__faults),       cmocka_unit_test(test_agree__messages),
+        cmocka_unit_test(test_agree__failing_rank), cmocka_unit_test(test_agree__long_texts),
+        cmocka_unit_test(test_agree__majorities),   cmocka_unit_test(test_agree__faults),
+        cmocka_unit_test(test_agree__messages),
     };
     return cmocka_run_group_tests_name("agree", tests, NULL, NULL);
 }

@@ -6,11 +6,13 @@
 #include "tensor/core/scope.h"
 #include "base/context.h"
 #include "base/error.h"
+#include "base/shorten.h"
 #include "transport/group.h"
 
 #include <reshard/group.h>
 
 #include <assert.h>
+#include <stddef.h>
 #include <string.h>
 
 /* ---- the stack of hooks ---------------------------------------------------------------------- */
@@ -69,7 +71,8 @@ reshard_status reshard_saved_tensor_hooks_pop(void)
 void rs_scope_enter(reshard_scope *scope, reshard_context *context)
 {
     rs_thread_state *state = rs_thread_state_get();
-    memset(scope, 0, sizeof *scope);
+    memset(scope, 0, offsetof(reshard_scope, text));
+    scope->text[0] = '\0';
     scope->context = context;
     scope->outer = state->scope;
     scope->gradients_off = state->gradients_off;
@@ -170,7 +173,7 @@ reshard_tensor *rs_scope_fail(reshard_status status)
         scope->status = status;
         if (scope->failure == 0)
             scope->failure = ++rs_thread_state_get()->failure_count;
-        (void)strncpy(scope->text, reshard_error_text(), sizeof scope->text - 1);
+        rs_shorten(reshard_error_text(), scope->text, sizeof scope->text);
     }
     return NULL;
 }

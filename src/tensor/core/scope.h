@@ -8,6 +8,7 @@
 
 #include <reshard/autograd.h>
 
+#include "base/error.h"
 #include "base/thread_state.h"
 #include "tensor/core/tensor.h"
 
@@ -15,13 +16,13 @@ struct reshard_scope {
     reshard_context *context;
     reshard_scope *outer;
     reshard_status status; /* the first error */
-    char text[1024];       /* and its text */
     int64_t count, capacity;
     reshard_tensor **tensors;
     bool gradients_off; /* the thread's setting when the scope was opened */
     struct rs_hook_pair *hooks;
     struct reshard_group *group; /* the last one used by a computation; retained */
     uint64_t failure; /* the error's number, by which groups tell whether their ranks know of it */
+    char text[RS_ERROR_TEXT_BYTES]; /* of the first error; last, as it is not cleared */
 };
 
 /* Opens a scope inside a function of the library. The caller owns the structure. */
