@@ -26,7 +26,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define BLOCK ((size_t)4 << 20)
+#define BLOCK ((size_t)1 << 20) /* the longest write of a conversion (system/file.c) */
 enum { TURNS = 5, TURNS_MAX = 16 };
 
 typedef enum job { WRITE, SHARE } job;
