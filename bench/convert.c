@@ -13,6 +13,7 @@
 #include "bench/common/folders.h"
 #include "bench/common/median.h"
 #include "bench/common/sample_model.h"
+#include "bench/common/zero_files.h"
 #include "cli/common/failure.h"
 #include "cli/common/json.h"
 #include "cli/common/sizes.h"
@@ -23,7 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RUNS_DEFAULT = 5, RUNS_MAX = 101, CASE_COUNT = 10, LIMIT_COUNT = 3 };
+enum { RUNS_DEFAULT = 5, RUNS_MAX = 101, CASE_COUNT = 16, LIMIT_COUNT = 3 };
 enum { CROWD_TENSORS_DEFAULT = 100000, CROWD_TENSORS_MAX = 1000000, CROWD_FILES = 64 };
 
 #define BYTES_DEFAULT ((size_t)2000000000)
@@ -41,21 +42,111 @@ typedef struct convert_case {
     double aimed;                     /* the goal: this many times the speed of cp */
     const char *from_format, *format; /* NULL: as reshard convert chooses */
     int dtensors;                     /* rank files hold DTensors, on both sides */
+    const char *from_as, *as;         /* namings; NULL: that of hf, or of the source */
 } convert_case;
 
+/* Not a format that is written: zero_files.c does. */
+#define ZERO "zero3"
+#define ZERO_RANKS 8
+
 static const convert_case cases[CASE_COUNT] = {
-    {"fsdp-hf", "fsdp=8 -> hf", RESHARD_BF16, "fsdp=8", NULL, NULL, 0.9, NULL, NULL, 0},
-    {"hf-tp", "hf -> tp=4", RESHARD_BF16, NULL, "tp=4", NULL, 0.8, NULL, NULL, 0},
-    {"tp-tp", "tp=8 -> tp=2", RESHARD_BF16, "tp=8", "tp=2", NULL, 0.8, NULL, NULL, 0},
-    {"cast", "fsdp=8 f32 -> tp=4 bf16", RESHARD_F32, "fsdp=8", "tp=4", "bf16", 0.6, NULL, NULL, 0},
-    {"dcp-hf", "dcp of fsdp=8 -> hf", RESHARD_BF16, "fsdp=8", NULL, NULL, 0.9, "dcp", NULL, 0},
-    {"hf-dcp", "hf -> dcp of fsdp=8", RESHARD_BF16, NULL, "fsdp=8", NULL, 0.8, NULL, "dcp", 0},
-    {"pt-hf", "model.pt -> hf", RESHARD_BF16, NULL, NULL, NULL, 0.9, "torch", "hf", 0},
-    {"hf-pt", "hf -> model.pt", RESHARD_BF16, NULL, NULL, NULL, 0.8, NULL, "torch", 0},
-    {"ranks-hf", "DTensors of fsdp=8 -> hf", RESHARD_BF16, "fsdp=8", NULL, NULL, 0.8, "torch", "hf",
-     1},
-    {"ranks-ranks", "DTensors of fsdp=8 -> fsdp=3", RESHARD_BF16, "fsdp=8", "fsdp=3", NULL, 0.8,
-     "torch", "torch", 1},
+    {.name = "fsdp-hf",
+     .title = "fsdp=8 -> hf",
+     .dtype = RESHARD_BF16,
+     .from = "fsdp=8",
+     .aimed = 0.9},
+    {.name = "hf-tp", .title = "hf -> tp=4", .dtype = RESHARD_BF16, .to = "tp=4", .aimed = 0.8},
+    {.name = "tp-tp",
+     .title = "tp=8 -> tp=2",
+     .dtype = RESHARD_BF16,
+     .from = "tp=8",
+     .to = "tp=2",
+     .aimed = 0.8},
+    {.name = "cast",
+     .title = "fsdp=8 f32 -> tp=4 bf16",
+     .dtype = RESHARD_F32,
+     .from = "fsdp=8",
+     .to = "tp=4",
+     .cast = "bf16",
+     .aimed = 0.6},
+    {.name = "dcp-hf",
+     .title = "dcp of fsdp=8 -> hf",
+     .dtype = RESHARD_BF16,
+     .from = "fsdp=8",
+     .aimed = 0.9,
+     .from_format = "dcp"},
+    {.name = "hf-dcp",
+     .title = "hf -> dcp of fsdp=8",
+     .dtype = RESHARD_BF16,
+     .to = "fsdp=8",
+     .aimed = 0.8,
+     .format = "dcp"},
+    {.name = "pt-hf",
+     .title = "model.pt -> hf",
+     .dtype = RESHARD_BF16,
+     .aimed = 0.9,
+     .from_format = "torch",
+     .format = "hf"},
+    {.name = "hf-pt",
+     .title = "hf -> model.pt",
+     .dtype = RESHARD_BF16,
+     .aimed = 0.8,
+     .format = "torch"},
+    {.name = "ranks-hf",
+     .title = "DTensors of fsdp=8 -> hf",
+     .dtype = RESHARD_BF16,
+     .from = "fsdp=8",
+     .aimed = 0.8,
+     .from_format = "torch",
+     .format = "hf",
+     .dtensors = 1},
+    {.name = "ranks-ranks",
+     .title = "DTensors of fsdp=8 -> fsdp=3",
+     .dtype = RESHARD_BF16,
+     .from = "fsdp=8",
+     .to = "fsdp=3",
+     .aimed = 0.8,
+     .from_format = "torch",
+     .format = "torch",
+     .dtensors = 1},
+    {.name = "zero-hf",
+     .title = "zero3 of 8 -> hf",
+     .dtype = RESHARD_F32,
+     .aimed = 0.8,
+     .from_format = ZERO,
+     .format = "hf"},
+    {.name = "hf-vllm",
+     .title = "hf -> vllm tp=4, fused",
+     .dtype = RESHARD_BF16,
+     .to = "tp=4",
+     .aimed = 0.8,
+     .as = "vllm"},
+    {.name = "vllm-hf",
+     .title = "vllm tp=4 -> hf",
+     .dtype = RESHARD_BF16,
+     .from = "tp=4",
+     .aimed = 0.8,
+     .from_as = "vllm",
+     .as = "hf"},
+    {.name = "hf-meta",
+     .title = "hf -> meta tp=4, rotary rows",
+     .dtype = RESHARD_BF16,
+     .to = "tp=4",
+     .aimed = 0.7,
+     .as = "meta"},
+    {.name = "hf-megatron",
+     .title = "hf -> megatron tp=4",
+     .dtype = RESHARD_BF16,
+     .to = "tp=4",
+     .aimed = 0.8,
+     .as = "megatron"},
+    {.name = "megatron-hf",
+     .title = "megatron tp=4 -> hf",
+     .dtype = RESHARD_BF16,
+     .from = "tp=4",
+     .aimed = 0.8,
+     .from_as = "megatron",
+     .as = "hf"},
 };
 
 static const size_t limits[LIMIT_COUNT] = {(size_t)16 << 20, (size_t)64 << 20, (size_t)512 << 20};
@@ -73,8 +164,9 @@ static const cli_option options[] = {
     {"bytes", CLI_SIZE, offsetof(bench_values, bytes), "SIZE", 0,
      "size of the source, about (2GB)"},
     {"case", CLI_CHOICE, offsetof(bench_values, chosen),
-     "all|fsdp-hf|hf-tp|tp-tp|cast|dcp-hf|hf-dcp|pt-hf|hf-pt|ranks-hf|ranks-ranks|tensors", 0,
-     "only one of the measurements"},
+     "all|fsdp-hf|hf-tp|tp-tp|cast|dcp-hf|hf-dcp|pt-hf|hf-pt|ranks-hf|ranks-ranks|zero-hf|"
+     "hf-vllm|vllm-hf|hf-meta|hf-megatron|megatron-hf|tensors",
+     0, "only one of the measurements"},
     {"runs", CLI_RANK, offsetof(bench_values, runs), "N", 0, "runs to take the median of (5)"},
     {"max-memory", CLI_SIZE, offsetof(bench_values, memory_bytes), "SIZE", 0,
      "memory of the conversions that are timed (512M)"},
@@ -128,6 +220,7 @@ static reshard_conversion_options describe(const bench *shared, const convert_ca
         .memory_bytes_max = memory_bytes,
         .threads = shared->values->threads,
         .dtensors = measured->dtensors && measured->to != NULL,
+        .as = measured->as,
     };
 }
 
@@ -141,13 +234,16 @@ static int make_source(bench *shared, const convert_case *measured)
     const reshard_conversion_options planning = {.size = sizeof planning,
                                                  .to = measured->from,
                                                  .format = measured->from_format,
-                                                 .dtensors = measured->dtensors};
+                                                 .dtensors = measured->dtensors,
+                                                 .as = measured->from_as};
     const reshard_conversion_run_options running = {.size = sizeof running, .no_sync = 1};
     bench_child_report report;
     int code = bench_sample_write(shared->work, shared->whole, &model);
+    int is_zero = measured->from_format != NULL && strcmp(measured->from_format, ZERO) == 0;
     if (code == CLI_DONE)
-        code = bench_child_convert(shared->work, shared->whole, shared->source, &planning, &running,
-                                   &report);
+        code = is_zero ? bench_zero_write(shared->work, shared->whole, shared->source, ZERO_RANKS)
+                       : bench_child_convert(shared->work, shared->whole, shared->source, &planning,
+                                             &running, &report);
     return code == CLI_DONE ? bench_folder_remove(shared->whole) : code;
 }
 
@@ -467,7 +563,7 @@ static int run(const cli_command *command, int argc, char **argv)
 const cli_command bench_command_convert = {
     .name = "bench convert",
     .summary = "conversions compared with cp",
-    .synopsis = "[--bytes SIZE] [--case NAME] [--runs N] [--folder DIR] [OPTIONS]",
+    .synopsis = "[--bytes SIZE] [--case NAME] [--folder DIR] [OPTIONS]",
     .description =
         "Makes a Llama-shaped checkpoint and compares conversions of it with cp -r of the same\n"
         "files, in turns on the same disk, with a warm page cache. Then measures their memory\n"

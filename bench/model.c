@@ -99,7 +99,7 @@ static int run(const cli_command *command, int argc, char **argv)
 const cli_command bench_command_model = {
     .name = "bench model",
     .summary = "makes a checkpoint to experiment with",
-    .synopsis = "DIR [--bytes SIZE] [--dtype D] [--to MESH [--rules R]] [--json]",
+    .synopsis = "DIR [--bytes SIZE] [--dtype D] [--to MESH [--rules R]]\n      [--json]",
     .description =
         "Makes the folder DIR with a checkpoint of about SIZE bytes. Names, shapes and\n"
         "config.json are those of a Llama with grouped key-value heads; values are made up, but\n"

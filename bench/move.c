@@ -464,9 +464,10 @@ const cli_command bench_command_move = {
     .shares_work = 1,
     .options = options,
     .option_count = sizeof options / sizeof options[0],
-    .examples =
-        "  reshard bench move --shape 8192x8192 --dtype f32 --from '4: S(0)' --to '4: S(1)'\n"
-        "  reshard bench move --shape 64x64 --dtype i32 --from '2: S(0)' --to '2: S(1)' --dump "
-        "out\n",
+    .examples = "  reshard bench move --shape 8192x8192 --dtype f32 --from '4: S(0)' \\\n"
+                "      --to '4: S(1)'\n"
+                "  reshard bench move --shape 64x64 --dtype i32 --from '2: S(0)' \\\n"
+                "      --to '2: S(1)' --dump "
+                "out\n",
     .run = run,
 };

@@ -363,7 +363,7 @@ static int run(const cli_command *command, int argc, char **argv)
 const cli_command bench_command_redistribute = {
     .name = "bench redistribute",
     .summary = "a tensor's redistribute compared with memcpy",
-    .synopsis = "--shape SHAPE --dtype DTYPE --from SPEC --to SPEC [OPTIONS]",
+    .synopsis = "--shape SHAPE --dtype DTYPE --from SPEC --to SPEC\n      [OPTIONS]",
     .description =
         "Measures reshard_tensor_redistribute, which brings a tensor from one layout to another\n"
         "and allocates its result, between ranks: threads of this process, or under mpirun its\n"
@@ -374,7 +374,8 @@ const cli_command bench_command_redistribute = {
     .shares_work = 1,
     .options = options,
     .option_count = sizeof options / sizeof options[0],
-    .examples = "  reshard bench redistribute --shape 8192x8192 --dtype f32 --from '4: S(0)' --to "
+    .examples = "  reshard bench redistribute --shape 8192x8192 --dtype f32 \\\n"
+                "      --from '4: S(0)' --to "
                 "'4: S(1)'\n",
     .run = run,
 };

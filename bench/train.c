@@ -312,7 +312,7 @@ static int run(const cli_command *command, int argc, char **argv)
 
 const cli_command bench_command_train = {
     .name = "bench train",
-    .summary = "the cost of training: a linear layer, a step on several ranks",
+    .summary = "the cost of training: a layer, a step on several ranks",
     .synopsis = "[--runs N] [--ranks N] [--size N] [--layers N] [--width N]\n"
                 "[--heads N] [--batch N] [--length N] [--json]",
     .description =

@@ -30,8 +30,7 @@ static const measurement measurements[] = {
     {"bench calibrate", "reshard-bench", "measures this machine, for plan --cluster"},
     {"bench predict", "reshard-bench", "predicted times compared with measured ones"},
     {"bench redistribute", "reshard-bench-nn", "a tensor's redistribute compared with memcpy"},
-    {"bench train", "reshard-bench-nn",
-     "the cost of training: a linear layer, a step on several ranks"},
+    {"bench train", "reshard-bench-nn", "the cost of training: a layer, a step on several ranks"},
 };
 
 enum { COUNT = (int)(sizeof measurements / sizeof measurements[0]) };

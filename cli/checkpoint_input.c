@@ -3,8 +3,10 @@
 #define _POSIX_C_SOURCE 200809L
 #include "cli/checkpoint_input.h"
 
+#include "cli/common/failure.h"
 #include "cli/common/ranks.h"
 
+#include <string.h>
 #include <sys/resource.h>
 
 /* Lets this process open as many files as the system allows. */
@@ -17,47 +19,39 @@ static void raise_file_limit(void)
     (void)setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-cli_checkpoint_source cli_source_by_rules(const cli_checkpoint_source *given, const char *rules)
+reshard_status cli_checkpoint_open_quietly(reshard_context *context, const char *path,
+                                           const reshard_checkpoint_options *opening,
+                                           reshard_checkpoint **out_checkpoint)
 {
-    cli_checkpoint_source source = *given;
-    if (source.rules == NULL) {
-        source.rules = rules;
-        source.keep_names = rules != NULL;
-    }
-    return source;
+    raise_file_limit();
+    return reshard_checkpoint_open(context, path, opening, out_checkpoint);
 }
 
-reshard_status cli_checkpoint_open(reshard_context *context, const cli_checkpoint_source *source,
+reshard_status cli_checkpoint_open(reshard_context *context, const char *path,
+                                   const reshard_checkpoint_options *opening,
                                    reshard_checkpoint **out_checkpoint)
 {
-    reshard_checkpoint_options opening = {.size = sizeof opening,
-                                          .from = source->from,
-                                          .rules = source->rules,
-                                          .set_count = source->sets.count,
-                                          .sets = source->sets.items,
-                                          .keep_names = source->keep_names,
-                                          .plan_only = source->plan_only,
-                                          .one_rank = source->one_rank,
-                                          .unlisted = source->unlisted,
-                                          .padding = source->padding};
-    raise_file_limit();
-    return reshard_checkpoint_open(context, source->path, &opening, out_checkpoint);
+    reshard_status status = cli_checkpoint_open_quietly(context, path, opening, out_checkpoint);
+    const char *line = NULL;
+    int warns = status == RESHARD_OK && cli_ranks_are_first();
+    for (int64_t i = 0; warns && (line = reshard_checkpoint_warning(*out_checkpoint, i)) != NULL;
+         i++)
+        cli_warn(line);
+    return status;
 }
 
 static reshard_status digest_rank(void *user, reshard_group *group)
 {
     cli_digesting *d = user;
-    reshard_digest_options digesting = {.size = sizeof digesting,
-                                        .threads = d->threads,
-                                        .check_copies = d->check_copies,
-                                        .group = group};
-    reshard_status status = cli_checkpoint_open(d->work->context, &d->source, &d->checkpoint);
+    reshard_status status =
+        cli_checkpoint_open(d->work->context, d->path, &d->opening, &d->checkpoint);
+    d->options.group = group;
     if (group != NULL)
         status = reshard_group_agree(group, status);
     if (status != RESHARD_OK)
         return status;
-    return d->hashes_wanted ? reshard_checkpoint_hash(d->checkpoint, &digesting, &d->hashes)
-                            : reshard_checkpoint_digest(d->checkpoint, &digesting, &d->digests);
+    return d->hashes_wanted ? reshard_checkpoint_hash(d->checkpoint, &d->options, &d->hashes)
+                            : reshard_checkpoint_digest(d->checkpoint, &d->options, &d->digests);
 }
 
 int cli_digesting_run(cli_digesting *d)
@@ -65,7 +59,7 @@ int cli_digesting_run(cli_digesting *d)
     if (!cli_ranks_are_first())
         d->work->watched = 0;
     d->work->in_bytes = 1;
-    int code = cli_ranks_share(digest_rank, d, &d->source.path, NULL);
+    int code = cli_ranks_share(digest_rank, d, &d->path);
     cli_work_settle(d->work);
     return code;
 }

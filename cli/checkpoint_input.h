@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * checkpoint_input.h - a checkpoint that the user names: the options that say how to open it, which
- * all commands share, and its digests.
+ * checkpoint_input.h - opens the checkpoint that the user names, and computes its digests.
  */
 #ifndef CLI_CHECKPOINT_INPUT_H
 #define CLI_CHECKPOINT_INPUT_H
@@ -11,48 +10,22 @@
 
 #include <reshard/checkpoint.h>
 
-/* Where a checkpoint is, and what its files do not say (see reshard_checkpoint_options). */
-typedef struct cli_checkpoint_source {
-    const char *path, *from, *rules, *unlisted, *padding;
-    cli_texts sets;
-    int keep_names, plan_only, one_rank;
-} cli_checkpoint_source;
-
-/* Rows for a command's option table; its struct `values` has a cli_checkpoint_source at `field`.
- * Commands that also have rules of a conversion write their own rows for from and rules. */
-#define CLI_SET_OPTION(values, field)                               \
-    {                                                               \
-        "set", CLI_TEXTS, offsetof(values, field.sets), "KEY=N", 0, \
-            "a number for rules; overrides config.json"             \
-    }
-#define CLI_FILES_OPTIONS(values, field)                                          \
-    {"unlisted",         CLI_TEXT, offsetof(values, field.unlisted),              \
-     "skip|take|refuse", 0,        "tensors and files outside the model (skip)"}, \
-    {                                                                             \
-        "padding", CLI_TEXT, offsetof(values, field.padding), "zero|any", 0,      \
-            "what padding may hold (zero)"                                        \
-    }
-#define CLI_SOURCE_OPTIONS(values, field)                                     \
-    {"from", CLI_TEXT, offsetof(values, field.from),                          \
-     "MESH", 0,        "the mesh of plain rank files: tp=4"},                 \
-        {"rules", CLI_TEXT, offsetof(values, field.rules),                    \
-         "R",     0,        "how rank files are split: llama, .. or a file"}, \
-        CLI_SET_OPTION(values, field), CLI_FILES_OPTIONS(values, field)
-
-/* The source of a conversion by `rules`, which may be NULL. Unless it has rules of its own, it is
- * split by these, and keeps its names, so that only the conversion renames tensors. */
-cli_checkpoint_source cli_source_by_rules(const cli_checkpoint_source *given, const char *rules);
-
-/* Opens a checkpoint. Raises the limit of open files first. */
-reshard_status cli_checkpoint_open(reshard_context *context, const cli_checkpoint_source *source,
+/* Opens a checkpoint that the user named, and prints its warnings. Raises the limit of open files
+ * first. */
+reshard_status cli_checkpoint_open(reshard_context *context, const char *path,
+                                   const reshard_checkpoint_options *opening,
                                    reshard_checkpoint **out_checkpoint);
+/* The same without warnings. */
+reshard_status cli_checkpoint_open_quietly(reshard_context *context, const char *path,
+                                           const reshard_checkpoint_options *opening,
+                                           reshard_checkpoint **out_checkpoint);
 
 /* A checkpoint to be opened and digested. */
 typedef struct cli_digesting {
     cli_work *work;
-    cli_checkpoint_source source;
-    int32_t threads; /* 0: as many as there are processors, up to 8; ranks divide them */
-    int check_copies;
+    const char *path;
+    reshard_checkpoint_options opening;
+    reshard_digest_options options;
     int hashes_wanted; /* compute hashes instead of digests */
     reshard_checkpoint *checkpoint;
     reshard_digests *digests;

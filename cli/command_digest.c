@@ -4,6 +4,7 @@
  * how it is split.
  */
 #include "cli/checkpoint_input.h"
+#include "cli/checkpoint_options.h"
 #include "cli/commands.h"
 #include "cli/common/failure.h"
 #include "cli/common/input.h"
@@ -14,21 +15,6 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-
-typedef struct digest_values {
-    cli_checkpoint_source source;
-    int32_t threads;
-    int sha256, json;
-} digest_values;
-
-static const cli_option options[] = {
-    CLI_SOURCE_OPTIONS(digest_values, source),
-    {"threads", CLI_RANK, offsetof(digest_values, threads), "N", 0,
-     "threads (one per processor, up to 8)"},
-    {"sha256", CLI_FLAG, offsetof(digest_values, sha256), NULL, 0,
-     "SHA-256 of each tensor's bytes, and of all lines"},
-    {"json", CLI_FLAG, offsetof(digest_values, json), NULL, 0, "one JSON object on one line"},
-};
 
 static reshard_status print_json(const cli_digesting *d)
 {
@@ -84,18 +70,17 @@ static reshard_status print_lines(const cli_digesting *d)
 
 static int run(const cli_command *command, int argc, char **argv)
 {
-    digest_values values = {0};
+    cli_checkpoint_values values = {0};
     cli_work work = {0};
-    int code = cli_options_parse(command, argc, argv, &values, &values.source.path);
-    if (code == CLI_DONE)
-        code = cli_mesh_check(values.source.from);
+    int code = cli_checkpoint_parse(command, argc, argv, &values);
     if (code == CLI_DONE)
         code = cli_work_begin(&work);
     if (code != CLI_DONE)
         return code;
     cli_digesting d = {.work = &work,
-                       .source = values.source,
-                       .threads = values.threads,
+                       .path = values.paths[0],
+                       .opening = values.opening,
+                       .options = values.digesting,
                        .hashes_wanted = values.sha256};
     code = cli_digesting_run(&d);
     if (code == CLI_DONE && cli_ranks_are_first()) {
@@ -111,8 +96,8 @@ static int run(const cli_command *command, int argc, char **argv)
 const cli_command cli_command_digest = {
     .name = "digest",
     .summary = "a fingerprint of each tensor, however it is split",
-    .synopsis = "CKPT [--from MESH [--rules R] [--set KEY=N]] [--threads N] [--sha256]\n"
-                "  [--json]",
+    .synopsis = "CKPT [--from MESH [--rules R] [--set KEY=N]] [--sha256]\n"
+                "    [OPTIONS]",
     .description =
         "Reads a checkpoint and prints 128 bits for each tensor, and for all tensors and their\n"
         "names. They depend on dtype, shape and bytes, but not on how a tensor is split or in\n"
@@ -122,8 +107,9 @@ const cli_command cli_command_digest = {
         "reading.\n",
     .operand = "CKPT",
     .shares_work = 1,
-    .options = options,
-    .option_count = sizeof options / sizeof options[0],
+    .options = cli_checkpoint_options,
+    .option_count = CLI_CHECKPOINT_OPTION_COUNT,
+    .takes = CLI_DIGEST,
     .examples = "  reshard digest model/\n"
                 "  reshard digest model.safetensors --json\n"
                 "  reshard digest model/ --sha256\n",

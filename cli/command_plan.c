@@ -235,13 +235,10 @@ static void release_report(cli_plan_report *report)
 }
 
 /* Whether an argument is an option that takes no value. */
-static int is_flag(const char *text, const cli_option *table, int count)
+static int is_flag(const cli_command *command, const char *text)
 {
-    for (int i = 0; i < count; i++) {
-        if (table[i].kind == CLI_FLAG && strcmp(table[i].name, text + 2) == 0)
-            return 1;
-    }
-    return 0;
+    const cli_option *option = cli_command_find(command, text + 2, strlen(text + 2));
+    return option != NULL && option->kind == CLI_FLAG;
 }
 
 /* Whether the arguments name a checkpoint, and have no --shape. */
@@ -256,9 +253,8 @@ static int names_checkpoint(const cli_command *command, int argc, char **argv)
             return 0;
         if (strncmp(text, "--", 2) != 0)
             named = 1;
-        else if (strchr(text, '=') == NULL && strcmp(text, "--tensors") != 0 &&
-                 !is_flag(text, command->options, command->option_count) &&
-                 !is_flag(text, cli_converting_options, CLI_CONVERTING_OPTIONS))
+        else if (strchr(text, '=') == NULL && !is_flag(command, text) &&
+                 !is_flag(command->with_operand, text) && !is_flag(&cli_command_convert, text))
             i++; /* its value */
     }
     return named;
@@ -280,7 +276,7 @@ static int print(const plan_values *values, const cli_plan_report *report,
 static int run(const cli_command *command, int argc, char **argv)
 {
     if (names_checkpoint(command, argc, argv))
-        return cli_plan_checkpoint(argc, argv);
+        return command->with_operand->run(command->with_operand, argc, argv);
     plan_values values = {.rank = -1};
     cli_plan_report report = {0};
     cli_work work = {0};
@@ -339,24 +335,24 @@ const cli_command cli_command_plan = {
         "go from rank to rank. --svg writes such a picture to a file.\n"
         "\n"
         "With a checkpoint, prints what reshard convert would read and write with the same\n"
-        "options, and the bytes that go from each file to each other file. It takes these\n"
-        "options of convert: --to, --rules, --set, --from, --from-rules, --unlisted, --padding,\n"
-        "--format, --max-shard-size, --dtype, --dequantize, --include, --exclude, --only, --all,\n"
-        "--dtensor, --rename, --max-memory, --threads, --json and --html. --tensors adds each\n"
-        "tensor: its shape, its cut, its shape on one rank, and the rule and line that decided.\n",
+        "options, and the bytes that go from each file to each other file.\n"
+        "--tensors adds each tensor: its shape, its cut, its shape on one rank, and the rule and\n"
+        "line that decided; with --as or --map also the tensors it is made of, and the line\n"
+        "of the map.\n",
     .options = options,
     .option_count = sizeof options / sizeof options[0],
+    .with_operand = &cli_command_plan_checkpoint,
     .examples =
         "  reshard plan --shape 8192x8192 --dtype f32 --from '4: S(0)' --to '4: S(1)'\n"
-        "  reshard plan --shape 64x64 --dtype f32 --from '4: S(0)' --to '4[1,2,3,0]: S(0)' "
-        "--relabel\n"
-        "  reshard plan --shape 1024 --dtype bf16 --from '4: P(sum)' --to '4: R' --check --json\n"
-        "  reshard plan --shape 64x64 --dtype f32 --from '4: S(0)' --to '2: S(1)' --moves --rank "
-        "1\n"
+        "  reshard plan --shape 64x64 --dtype f32 --from '4: S(0)' \\\n"
+        "      --to '4[1,2,3,0]: S(0)' --relabel\n"
+        "  reshard plan --shape 1024 --dtype bf16 --from '4: P(sum)' --to '4: R' --check\n"
+        "  reshard plan --shape 64x64 --dtype f32 --from '4: S(0)' --to '2: S(1)' \\\n"
+        "      --moves --rank 1\n"
         "  reshard plan --shape 8192x8192 --dtype f32 --from '16: S(0)' --to '16: S(1)' \\\n"
         "      --cluster nodes=2,nic=50GB/s,intra=400GB/s,latency=5us\n"
-        "  reshard plan --shape 8192x8192 --dtype f32 --from '4: S(0)' --to '2,2: S(0), S(1)' "
-        "--draw\n"
+        "  reshard plan --shape 8192x8192 --dtype f32 --from '4: S(0)' \\\n"
+        "      --to '2,2: S(0), S(1)' --draw\n"
         "  reshard plan model/ --to tp=4 --tensors\n",
     .run = run,
 };

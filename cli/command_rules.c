@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * command_rules.c - `reshard rules`: lists the families of built-in rules, prints one of them, or
- * drafts rules for a checkpoint, with lines that still have to be filled in.
+ * drafts rules for a checkpoint, with lines that still have to be filled in. Lists namings and
+ * prints the maps between them, too.
  */
 #include "cli/checkpoint_input.h"
 #include "cli/commands.h"
@@ -17,25 +18,47 @@
 #include <string.h>
 
 typedef struct rules_values {
-    const char *model, *rules;
+    const char *path, *rules;
+    reshard_checkpoint_options opening;
+    int namings;
 } rules_values;
 
 static const cli_option options[] = {
-    {"for", CLI_TEXT, offsetof(rules_values, model), "CKPT", 0, "draft rules for this checkpoint"},
+    {"for", CLI_TEXT, offsetof(rules_values, path), "CKPT", 0, "draft rules for this checkpoint"},
     {"rules", CLI_TEXT, offsetof(rules_values, rules), "R", 0,
      "with --for: start from these, not from the family that fits"},
+    {"config", CLI_TEXT, offsetof(rules_values, opening.config), "BASE", 0,
+     "with --for: take config.json from this folder"},
+    {"namings", CLI_FLAG, offsetof(rules_values, namings), NULL, 0,
+     "list the namings that --as of reshard convert takes"},
 };
 
-enum { FAMILIES_MAX = 64 };
+static cli_table *begin_list(const char *first, const char *second)
+{
+    cli_table *table = cli_table_create(2);
+    cli_table_align(table, 0, CLI_LEFT);
+    cli_table_align(table, 1, CLI_LEFT);
+    cli_table_add(table, CLI_BOLD, "%s", first);
+    cli_table_add(table, CLI_BOLD, "%s", second);
+    return table;
+}
+
+static void print_namings(void)
+{
+    reshard_naming naming = {.size = sizeof naming};
+    cli_table *table = begin_list("naming", "is");
+    for (int32_t i = 0; reshard_naming_at(i, &naming) == RESHARD_OK; i++) {
+        cli_table_add(table, CLI_PLAIN, "%s", naming.name);
+        cli_table_add(table, CLI_PLAIN, "%s", naming.summary);
+    }
+    cli_table_print(table);
+    cli_table_destroy(table);
+}
 
 static void print_list(void)
 {
     reshard_family family = {.size = sizeof family};
-    cli_table *table = cli_table_create(2);
-    cli_table_align(table, 0, CLI_LEFT);
-    cli_table_align(table, 1, CLI_LEFT);
-    cli_table_add(table, CLI_BOLD, "family");
-    cli_table_add(table, CLI_BOLD, "for");
+    cli_table *table = begin_list("family", "for");
     for (int32_t i = 0; reshard_family_at(i, &family) == RESHARD_OK; i++) {
         cli_table_add(table, CLI_PLAIN, "%s", family.name);
         cli_table_add(table, CLI_PLAIN, "%.*s", (int)family.summary_bytes, family.summary);
@@ -44,28 +67,60 @@ static void print_list(void)
     cli_table_destroy(table);
 }
 
+/* Prints the map between hf and a naming, "hf:hf5"; with a checkpoint, the one for its model. */
+static int print_map(const char *name, const rules_values *values)
+{
+    reshard_naming_map map = {.size = sizeof map};
+    cli_work work = {0};
+    reshard_checkpoint *checkpoint = NULL;
+    reshard_status status = reshard_naming_map_find(name, &map);
+    if (status != RESHARD_OK)
+        return cli_fail_library(status, CLI_USAGE, "rules");
+    int code = values->path != NULL ? cli_work_begin(&work) : CLI_DONE;
+    if (code != CLI_DONE)
+        return code;
+    if (values->path != NULL) {
+        const char *colon = strchr(name, ':');
+        char naming[64];
+        size_t left = colon != NULL ? (size_t)(colon - name) : 0;
+        /* One of the two is hf, and the other is asked for. */
+        int is_second = colon != NULL && left == 2 && memcmp(name, "hf", 2) == 0;
+        (void)snprintf(naming, sizeof naming, "%.*s", is_second ? 60 : (int)left,
+                       is_second ? colon + 1 : name);
+        status = cli_checkpoint_open(work.context, values->path, &values->opening, &checkpoint);
+        if (status == RESHARD_OK && colon != NULL)
+            status = reshard_checkpoint_find_map(checkpoint, naming, &map);
+        cli_work_settle(&work);
+    }
+    if (status == RESHARD_OK)
+        fputs(map.text, stdout);
+    else
+        code = cli_fail_library(status, CLI_FAILED, NULL);
+    reshard_checkpoint_destroy(checkpoint);
+    cli_work_end(&work);
+    return code;
+}
+
+/* Whether a name is that of a map rather than of a family. */
+static int names_map(const char *name)
+{
+    reshard_naming_map map = {.size = sizeof map};
+    return name != NULL &&
+           (strchr(name, ':') != NULL || reshard_naming_map_find(name, &map) == RESHARD_OK);
+}
+
 static int print_family(const char *name)
 {
     reshard_family family = {.size = sizeof family};
-    const char *names[FAMILIES_MAX];
-    int count = 0;
-    for (int32_t i = 0; reshard_family_at(i, &family) == RESHARD_OK; i++) {
-        if (strcmp(family.name, name) == 0) {
-            fputs(family.text, stdout);
-            return CLI_DONE;
-        }
-        if (count < FAMILIES_MAX)
-            names[count++] = family.name;
-    }
-    const char *nearest = cli_nearest(name, names, count);
-    if (nearest == NULL)
-        return cli_fail(CLI_USAGE, "rules: no family \"%s\"; reshard rules lists them", name);
-    return cli_fail(CLI_USAGE, "rules: no family \"%s\"; did you mean %s?", name, nearest);
+    reshard_status status = reshard_family_find(name, &family);
+    if (status != RESHARD_OK)
+        return cli_fail_library(status, CLI_USAGE, "rules");
+    fputs(family.text, stdout);
+    return CLI_DONE;
 }
 
 static int print_draft(const rules_values *values)
 {
-    const cli_checkpoint_source source = {.path = values->model, .plan_only = 1};
     cli_work work = {0};
     reshard_checkpoint *checkpoint = NULL;
     char *text = NULL;
@@ -73,7 +128,8 @@ static int print_draft(const rules_values *values)
     int code = cli_work_begin(&work);
     if (code != CLI_DONE)
         return code;
-    reshard_status status = cli_checkpoint_open(work.context, &source, &checkpoint);
+    reshard_status status =
+        cli_checkpoint_open(work.context, values->path, &values->opening, &checkpoint);
     if (status == RESHARD_OK)
         status = reshard_rules_draft(work.context, checkpoint, values->rules, NULL, 0, &length);
     if (status == RESHARD_OK) {
@@ -85,7 +141,7 @@ static int print_draft(const rules_values *values)
     if (status == RESHARD_OK)
         fputs(text, stdout);
     else
-        code = cli_fail(CLI_FAILED, "%s", reshard_error_text());
+        code = cli_fail_library(status, CLI_FAILED, NULL);
     free(text);
     reshard_checkpoint_destroy(checkpoint);
     cli_work_end(&work);
@@ -94,17 +150,30 @@ static int print_draft(const rules_values *values)
 
 static int run(const cli_command *command, int argc, char **argv)
 {
-    rules_values values = {0};
+    rules_values values = {.opening = {.size = sizeof values.opening, .plan_only = 1}};
     const char *family = NULL;
     int code = cli_options_parse(command, argc, argv, &values, &family);
     if (code != CLI_DONE)
         return code;
-    if (values.model != NULL && family != NULL)
+    if (values.namings && (family != NULL || values.path != NULL))
+        return cli_fail(CLI_USAGE, "rules: --namings lists all namings; leave out %s",
+                        family != NULL ? "the name" : "--for");
+    if (values.namings) {
+        print_namings();
+        return CLI_DONE;
+    }
+    if (names_map(family) && values.rules != NULL)
+        return cli_fail(CLI_USAGE, "rules: --rules is of no use for a map");
+    if (names_map(family))
+        return print_map(family, &values);
+    if (values.path != NULL && family != NULL)
         return cli_fail(CLI_USAGE, "rules: give either the family \"%s\" or --for, not both",
                         family);
-    if (values.rules != NULL && values.model == NULL)
+    if (values.rules != NULL && values.path == NULL)
         return cli_fail(CLI_USAGE, "rules: --rules is only for use with --for");
-    if (values.model != NULL)
+    if (values.opening.config != NULL && values.path == NULL)
+        return cli_fail(CLI_USAGE, "rules: --config is only for use with --for");
+    if (values.path != NULL)
         return print_draft(&values);
     if (family != NULL)
         return print_family(family);
@@ -114,20 +183,30 @@ static int run(const cli_command *command, int argc, char **argv)
 
 const cli_command cli_command_rules = {
     .name = "rules",
-    .summary = "the built-in rules that say how models are cut, or rules for a checkpoint",
+    .summary = "built-in rules, or a draft of rules for a checkpoint",
     .synopsis = "[FAMILY]\n"
-                "  reshard rules --for CKPT [--rules R]",
+                "  reshard rules --for CKPT [--rules R] [--config BASE]\n"
+                "  reshard rules --namings\n"
+                "  reshard rules MAP [--for CKPT [--config BASE]]",
     .description =
-        "Lists the families of built-in rules, or prints one of them. With --for, drafts rules\n"
+        "Lists the families of built-in rules, or prints one of them, named by itself or by a\n"
+        "model_type that it is for (qwen3 prints llama). With --for, drafts rules\n"
         "for a checkpoint: the family that fits, and a line with ??? for each group of names\n"
         "that it does not know. Write them to a file, fill them in, and pass the file to\n"
-        "--rules.\n",
+        "--rules.\n"
+        "\n"
+        "--namings lists the namings of models that reshard convert --as takes. MAP is a map\n"
+        "between hf and one of them: hf:hf5, or with --for the one for that model; or the name\n"
+        "of a map, hf-hf5-mixtral. It is printed as text, to be read or changed and given to\n"
+        "reshard convert --map (docs/maps.md).\n",
     .operand = "FAMILY",
     .operand_is_optional = 1,
     .options = options,
     .option_count = sizeof options / sizeof options[0],
     .examples = "  reshard rules\n"
                 "  reshard rules llama\n"
-                "  reshard rules --for model/ > model.rules\n",
+                "  reshard rules --for model/ > model.rules\n"
+                "  reshard rules --namings\n"
+                "  reshard rules hf:hf5\n",
     .run = run,
 };

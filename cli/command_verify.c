@@ -5,6 +5,7 @@
  * result.
  */
 #include "cli/checkpoint_input.h"
+#include "cli/checkpoint_options.h"
 #include "cli/commands.h"
 #include "cli/common/failure.h"
 #include "cli/common/input.h"
@@ -14,49 +15,12 @@
 #include "cli/common/sizes.h"
 #include "cli/common/style.h"
 #include "cli/common/table.h"
-
-#include <reshard/comparison.h>
+#include "cli/verify_stats.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
 enum { ROWS_MAX = 64, ELEMENT_TEXT = 360 };
-
-typedef struct verify_values {
-    cli_checkpoint_source source; /* A; B has the same sets, unlisted and padding */
-    const char *from_b, *rules_b;
-    const char *rules, *only; /* of the conversion */
-    cli_texts dtypes, includes, excludes, renames;
-    int32_t threads;
-    int ignore_dropped, digest, all, json;
-} verify_values;
-
-#define FIELD(name) offsetof(verify_values, name)
-static const cli_option options[] = {
-    {"from", CLI_TEXT, FIELD(source.from), "MESH", 0,
-     "the mesh of A, if it is plain rank files: tp=4"},
-    {"from-b", CLI_TEXT, FIELD(from_b), "MESH", 0, "the mesh of B, if it is plain rank files"},
-    {"rules", CLI_TEXT, FIELD(rules), "R", 0, "the rules of the conversion, and of rank files"},
-    {"from-rules", CLI_TEXT, FIELD(source.rules), "R", 0,
-     "how the rank files of A are split, if not by --rules"},
-    {"rules-b", CLI_TEXT, FIELD(rules_b), "R", 0,
-     "how the rank files of B are split, if not by --rules"},
-    CLI_SET_OPTION(verify_values, source),
-    CLI_FILES_OPTIONS(verify_values, source),
-    {"dtype", CLI_TEXTS, FIELD(dtypes), "[GLOB=]D", 0, "B was cast: bf16, or *.norm.*=f32"},
-    {"rename", CLI_TEXTS, FIELD(renames), "GLOB=NAME", 0, "B has other names: model.*={1}"},
-    {"include", CLI_TEXTS, FIELD(includes), "GLOB", 0, "only these tensors of A"},
-    {"exclude", CLI_TEXTS, FIELD(excludes), "GLOB", 0, "not these tensors of A"},
-    {"only", CLI_TEXT, FIELD(only), "NAME", 0,
-     "only the part of A under this name, which is removed: model"},
-    {"ignore-dropped", CLI_FLAG, FIELD(ignore_dropped), NULL, 0,
-     "do not count tensors that only A has as differences"},
-    {"digest", CLI_FLAG, FIELD(digest), NULL, 0, "compare digests, not bytes"},
-    {"threads", CLI_RANK, FIELD(threads), "N", 0, "threads (one per processor, up to 8)"},
-    {"all", CLI_FLAG, FIELD(all), NULL, 0, "print every difference"},
-    {"json", CLI_FLAG, FIELD(json), NULL, 0, "one JSON object on one line"},
-};
-#undef FIELD
 
 /* ---- one checkpoint -------------------------------------------------------------------------- */
 
@@ -76,7 +40,7 @@ static void print_whole(const char *path, const reshard_checkpoint *checkpoint, 
 {
     char size[CLI_SIZE_TEXT];
     int64_t copies = count_copies(checkpoint), count = reshard_checkpoint_tensor_count(checkpoint);
-    int32_t files = reshard_checkpoint_file_count(checkpoint);
+    int32_t files = reshard_checkpoint_disk_file_count(checkpoint);
     fputs(cli_style_begin(CLI_BOLD), stdout);
     cli_print_shown(path);
     printf("%s  whole: %" PRId64 " tensor%s, %s in %" PRId32 " file%s", cli_style_end(CLI_BOLD),
@@ -102,19 +66,21 @@ static void print_whole_json(const cli_digesting *d)
     putchar('\n');
 }
 
-static int verify_one(const verify_values *values, cli_work *work)
+static int verify_one(const cli_checkpoint_values *values, cli_work *work)
 {
     cli_digesting d = {.work = work,
-                       .source = cli_source_by_rules(&values->source, values->rules),
-                       .threads = values->threads,
-                       .check_copies = 1};
-    d.source.keep_names = 0; /* there is no conversion to rename tensors */
+                       .path = values->paths[0],
+                       .opening = values->opening,
+                       .options = {.size = sizeof d.options,
+                                   .threads = values->comparing.threads,
+                                   .check_copies = 1}};
+    d.opening.keep_names = 0; /* there is no conversion to rename tensors */
     int code = cli_digesting_run(&d);
     if (code == CLI_DONE && cli_ranks_are_first()) {
         if (values->json)
             print_whole_json(&d);
         else
-            print_whole(d.source.path, d.checkpoint, d.digests->checkpoint);
+            print_whole(d.path, d.checkpoint, d.digests->checkpoint);
     }
     cli_digesting_release(&d);
     return code;
@@ -123,9 +89,8 @@ static int verify_one(const verify_values *values, cli_work *work)
 /* ---- two: comparing -------------------------------------------------------------------------- */
 
 typedef struct verifying {
-    const verify_values *values;
+    const cli_checkpoint_values *values;
     cli_work *work;
-    cli_checkpoint_source sources[2];
     const char *path; /* of the checkpoint that is being opened, or NULL */
     reshard_checkpoint *checkpoints[2];
     reshard_comparison *comparison;
@@ -135,36 +100,21 @@ typedef struct verifying {
 static reshard_status compare_rank(void *user, reshard_group *group)
 {
     verifying *v = user;
-    const verify_values *values = v->values;
+    const cli_checkpoint_values *values = v->values;
+    const reshard_checkpoint_options *openings[2] = {&values->opening, &values->opening_b};
     reshard_status status = RESHARD_OK;
     for (int i = 0; status == RESHARD_OK && i < 2; i++) {
-        v->path = v->sources[i].path;
-        status = cli_checkpoint_open(v->work->context, &v->sources[i], &v->checkpoints[i]);
+        v->path = values->paths[i];
+        status = cli_checkpoint_open(v->work->context, v->path, openings[i], &v->checkpoints[i]);
         if (group != NULL)
             status = reshard_group_agree(group, status);
     }
     if (status != RESHARD_OK)
         return status;
     v->path = NULL;
-    const reshard_conversion_options conversion = {.size = sizeof conversion,
-                                                   .rules = values->rules,
-                                                   .set_count = values->source.sets.count,
-                                                   .sets = values->source.sets.items,
-                                                   .dtype_count = values->dtypes.count,
-                                                   .dtypes = values->dtypes.items,
-                                                   .include_count = values->includes.count,
-                                                   .includes = values->includes.items,
-                                                   .exclude_count = values->excludes.count,
-                                                   .excludes = values->excludes.items,
-                                                   .rename_count = values->renames.count,
-                                                   .renames = values->renames.items,
-                                                   .only = values->only};
-    const reshard_comparison_options comparing = {.size = sizeof comparing,
-                                                  .conversion = &conversion,
-                                                  .ignore_dropped = values->ignore_dropped,
-                                                  .by_digest = values->digest,
-                                                  .threads = values->threads,
-                                                  .group = group};
+    reshard_comparison_options comparing = values->comparing;
+    comparing.conversion = &values->planning;
+    comparing.group = group;
     status = reshard_checkpoint_compare(v->checkpoints[0], v->checkpoints[1], &comparing,
                                         &v->comparison);
     v->stats.size = sizeof v->stats;
@@ -220,7 +170,8 @@ static reshard_status print_differences(const verifying *v)
     reshard_status status = RESHARD_OK;
     cli_table *table = cli_table_create(5);
     for (int i = 0; i < 5; i++) {
-        cli_table_add(table, CLI_BOLD, "%s", i < 4 || !v->values->digest ? titles[i] : "");
+        cli_table_add(table, CLI_BOLD, "%s",
+                      i < 4 || !v->values->comparing.by_digest ? titles[i] : "");
         cli_table_align(table, i, CLI_LEFT);
     }
     for (int64_t i = 0; status == RESHARD_OK && i < shown; i++) {
@@ -241,9 +192,10 @@ static reshard_status print_differences(const verifying *v)
 static reshard_status print_text(const verifying *v)
 {
     const reshard_comparison_stats *stats = &v->stats;
+    int64_t listed = stats->difference_count + stats->tensors_within;
     char size[CLI_SIZE_TEXT];
-    print_whole(v->sources[0].path, v->checkpoints[0], stats->digest_a);
-    print_whole(v->sources[1].path, v->checkpoints[1], stats->digest_b);
+    print_whole(v->values->paths[0], v->checkpoints[0], stats->digest_a);
+    print_whole(v->values->paths[1], v->checkpoints[1], stats->digest_b);
     if (stats->tensors_left_out != 0)
         printf("%" PRId64 " tensor%s of A left out by the options\n", stats->tensors_left_out,
                stats->tensors_left_out == 1 ? "" : "s");
@@ -251,14 +203,19 @@ static reshard_status print_text(const verifying *v)
         printf("%" PRId64 " tensor%s only in A, ignored\n", stats->tensors_dropped,
                stats->tensors_dropped == 1 ? "" : "s");
     printf("compared %s: %" PRId64 " tensor%s, %s of B\n",
-           v->values->digest ? "by digest" : "byte for byte", stats->tensors_compared,
+           v->values->comparing.by_digest ? "by digest" : "byte for byte", stats->tensors_compared,
            stats->tensors_compared == 1 ? "" : "s", cli_size_text(stats->bytes_compared, size));
-    if (stats->difference_count == 0) {
-        puts("the same tensors");
+    cli_verify_print_within(stats, &v->values->tolerances);
+    if (stats->difference_count == 0)
+        puts(stats->tensors_within == 0 ? "the same tensors"
+                                        : "the same tensors, within the tolerance");
+    if (listed == 0 || (stats->difference_count == 0 && !v->values->comparing.measure))
         return RESHARD_OK;
-    }
     putchar('\n');
-    return print_differences(v);
+    return v->values->comparing.measure
+               ? cli_verify_print_stats(v->comparison, v->checkpoints[1], listed,
+                                        v->values->all ? listed : ROWS_MAX)
+               : print_differences(v);
 }
 
 static reshard_status write_names(cli_json *json, const verifying *v, const char *key,
@@ -306,14 +263,14 @@ static reshard_status print_json(const verifying *v)
     cli_json json = {.stream = stdout};
     cli_json_begin_object(&json, NULL);
     cli_json_bool(&json, "same", stats->difference_count == 0);
-    cli_json_text(&json, "compared", v->values->digest ? "digests" : "bytes");
+    cli_json_text(&json, "compared", v->values->comparing.by_digest ? "digests" : "bytes");
     cli_json_integer(&json, "tensors", reshard_checkpoint_tensor_count(v->checkpoints[0]));
     cli_json_unsigned(&json, "bytes", reshard_checkpoint_bytes(v->checkpoints[0]));
     cli_json_integer(&json, "tensors_compared", stats->tensors_compared);
     cli_json_unsigned(&json, "bytes_compared", stats->bytes_compared);
     cli_json_integer(&json, "left_out", stats->tensors_left_out);
     cli_json_integer(&json, "dropped", stats->tensors_dropped);
-    if (v->values->digest) {
+    if (v->values->comparing.by_digest) {
         cli_json_text(&json, "checkpoint", stats->digest_a);
         cli_json_text(&json, "checkpoint_b", stats->digest_b);
     }
@@ -323,6 +280,9 @@ static reshard_status print_json(const verifying *v)
     }
     if (status == RESHARD_OK)
         status = write_elements(&json, v);
+    if (status == RESHARD_OK && (v->values->comparing.measure || v->values->tolerances.count != 0))
+        status = cli_verify_write_stats(&json, v->comparison,
+                                        stats->difference_count + stats->tensors_within);
     cli_json_end_object(&json);
     putchar('\n');
     return status;
@@ -339,22 +299,16 @@ static int report(const verifying *v)
     if (v->stats.difference_count == 0)
         return CLI_DONE;
     return cli_fail(CLI_FAILED, "%s and %s do not hold the same tensors: %" PRId64 " differ",
-                    v->sources[0].path, v->sources[1].path, v->stats.difference_count);
+                    v->values->paths[0], v->values->paths[1], v->stats.difference_count);
 }
 
-static int verify_two(const verify_values *values, const char *path_b, cli_work *work)
+static int verify_two(const cli_checkpoint_values *values, cli_work *work)
 {
-    verifying v = {
-        .values = values,
-        .work = work,
-        .sources = {cli_source_by_rules(&values->source, values->rules), values->source}};
-    v.sources[1].path = path_b;
-    v.sources[1].from = values->from_b;
-    v.sources[1].rules = values->rules_b != NULL ? values->rules_b : values->rules;
+    verifying v = {.values = values, .work = work};
     if (!cli_ranks_are_first())
         work->watched = 0;
     work->in_bytes = 1;
-    int code = cli_ranks_share(compare_rank, &v, &v.path, NULL);
+    int code = cli_ranks_share(compare_rank, &v, &v.path);
     cli_work_settle(work);
     if (code == CLI_DONE && cli_ranks_are_first())
         code = report(&v);
@@ -364,44 +318,40 @@ static int verify_two(const verify_values *values, const char *path_b, cli_work 
     return code;
 }
 
-/* Without B, options that are about B are a mistake. */
-static int check_values(const verify_values *values, const char *path_b)
+/* What the options say of B: what they say of A, except for its mesh and rules. */
+static void set_opening_b(cli_checkpoint_values *values)
 {
-    const struct {
-        const char *name;
-        int given;
-    } rows[] = {{"from-b", values->from_b != NULL},
-                {"rules-b", values->rules_b != NULL},
-                {"dtype", values->dtypes.count != 0},
-                {"rename", values->renames.count != 0},
-                {"include", values->includes.count != 0},
-                {"exclude", values->excludes.count != 0},
-                {"ignore-dropped", values->ignore_dropped},
-                {"digest", values->digest},
-                {"only", values->only != NULL}};
-    for (size_t i = 0; path_b == NULL && i < sizeof rows / sizeof rows[0]; i++) {
-        if (rows[i].given)
-            return cli_fail(CLI_USAGE, "--%s is for a second checkpoint, but there is only one",
-                            rows[i].name);
-    }
-    int code = cli_mesh_check(values->source.from);
-    return code == CLI_DONE ? cli_mesh_check(values->from_b) : code;
+    reshard_checkpoint_options opening = values->opening;
+    const char *rules = values->opening_b.rules;
+    opening.from = values->opening_b.from;
+    opening.rules = rules != NULL ? rules : values->planning.rules;
+    opening.keep_names = 0;
+    values->opening_b = opening;
+}
+
+static int check_distances(cli_checkpoint_values *values)
+{
+    reshard_comparison_options *comparing = &values->comparing;
+    if (comparing->by_digest && (comparing->measure || values->tolerances.count != 0))
+        return cli_fail(CLI_USAGE, "--digest does not tell how far numbers are apart; leave it out "
+                                   "with --stats and --tolerance");
+    return cli_tolerance_parse(&values->tolerances, &comparing->tolerance,
+                               &comparing->tolerance_l2);
 }
 
 static int run(const cli_command *command, int argc, char **argv)
 {
-    verify_values values = {0};
-    const char *paths[2] = {NULL, NULL};
+    cli_checkpoint_values values = {0};
     cli_work work = {0};
-    int code = cli_options_parse(command, argc, argv, &values, paths);
+    int code = cli_checkpoint_parse(command, argc, argv, &values);
     if (code == CLI_DONE)
-        code = check_values(&values, paths[1]);
+        code = check_distances(&values);
     if (code == CLI_DONE)
         code = cli_work_begin(&work);
     if (code != CLI_DONE)
         return code;
-    values.source.path = paths[0];
-    code = paths[1] != NULL ? verify_two(&values, paths[1], &work) : verify_one(&values, &work);
+    set_opening_b(&values);
+    code = values.paths[1] != NULL ? verify_two(&values, &work) : verify_one(&values, &work);
     cli_work_end(&work);
     return code;
 }
@@ -410,24 +360,28 @@ const cli_command cli_command_verify = {
     .name = "verify",
     .summary = "checks a checkpoint, or that two hold the same tensors",
     .synopsis = "A [B] [--from MESH] [--from-b MESH] [--rules R] [--dtype D]\n"
-                "  [--rename GLOB=NAME] [--ignore-dropped] [--digest] [OPTIONS]",
+                "  [--rename GLOB=NAME] [--ignore-dropped] [--digest] [--stats]\n"
+                "  [--tolerance X] [OPTIONS]",
     .description =
         "Reads all of A and checks that it is whole: every tensor is there once, without holes\n"
         "or overlaps, and files that hold copies of the same box agree. With B, checks B too and\n"
         "compares the names, dtypes, shapes and bytes of all tensors, whatever their splits and\n"
         "formats; it names the first element that differs in each tensor. To verify a\n"
         "conversion, give its options again: A is then taken as the conversion would leave it.\n"
+        "--stats measures how far apart the numbers are, --tolerance lets small differences pass.\n"
         "Exits with 1 if something is missing, damaged or different. Under mpirun the ranks\n"
         "share the reading.\n",
     .operand = "A",
     .second_operand = "B",
     .second_is_optional = 1,
     .shares_work = 1,
-    .options = options,
-    .option_count = sizeof options / sizeof options[0],
+    .options = cli_checkpoint_options,
+    .option_count = CLI_CHECKPOINT_OPTION_COUNT,
+    .takes = CLI_VERIFY,
     .examples = "  reshard verify model/\n"
                 "  reshard verify model/ model-tp4/\n"
                 "  reshard verify model/ ranks/ --from-b tp=4 --rules llama\n"
-                "  reshard verify model/ half/ --dtype bf16 --rename 'model.*={1}'\n",
+                "  reshard verify model/ half/ --dtype bf16 --rename 'model.*={1}'\n"
+                "  reshard verify model/ half/ --rename 'model.*={1}' --stats --tolerance 0.01\n",
     .run = run,
 };

@@ -10,7 +10,6 @@
 #include "cli/checkpoint_input.h"
 #include "cli/common/complete.h"
 #include "cli/common/failure.h"
-#include "cli/converting.h"
 
 #include <string.h>
 
@@ -18,12 +17,12 @@ enum { WORDS_MAX = 32 };
 
 static void offer_tensor_names(const cli_completion *c)
 {
-    cli_checkpoint_source source = {
-        .path = c->operands[0], .from = c->from, .rules = c->rules, .plan_only = 1};
+    reshard_checkpoint_options opening = {
+        .size = sizeof opening, .from = c->from, .rules = c->rules, .plan_only = 1};
     reshard_checkpoint *checkpoint = NULL;
     if (c->option != NULL && strcmp(c->option, "only") == 0)
         return; /* takes the beginning of names, not the name of a tensor */
-    if (cli_checkpoint_open(NULL, &source, &checkpoint) != RESHARD_OK)
+    if (cli_checkpoint_open_quietly(NULL, c->operands[0], &opening, &checkpoint) != RESHARD_OK)
         return;
     for (int64_t i = 0; i < reshard_checkpoint_tensor_count(checkpoint); i++) {
         reshard_stored_tensor info = {.size = sizeof info};
@@ -33,19 +32,17 @@ static void offer_tensor_names(const cli_completion *c)
     reshard_checkpoint_destroy(checkpoint);
 }
 
-/* `plan` has different options for a checkpoint and for a tensor; only a checkpoint is an
- * operand. */
-static void complete_plan(const cli_command *plan, int argc, char **argv)
+/* With an operand, a command may have other options. */
+static void complete_either(const cli_command *command, int argc, char **argv)
 {
-    cli_option options[CLI_PLAN_CHECKPOINT_OPTIONS];
-    cli_command checkpoint = cli_plan_checkpoint_command(options);
-    cli_command tensor = *plan;
-    tensor.operand = checkpoint.operand; /* without arguments, it may still become either */
-    int names_one = cli_completion_operand_count(&checkpoint, argc, argv) > 0 &&
+    cli_command without = *command;
+    without.operand = command->with_operand->operand; /* it may still become either */
+    int names_one = cli_completion_operand_count(command->with_operand, argc, argv) > 0 &&
                     /* a word that is an operand in only one of the two may be the value of an
                      * option */
-                    cli_completion_operand_count(plan, argc, argv) > 0;
-    cli_complete_arguments(names_one ? &checkpoint : &tensor, argc, argv, offer_tensor_names);
+                    cli_completion_operand_count(command, argc, argv) > 0;
+    cli_complete_arguments(names_one ? command->with_operand : &without, argc, argv,
+                           offer_tensor_names);
 }
 
 static void complete_first(const cli_command *const *commands, int command_count, const char *word,
@@ -76,8 +73,8 @@ int cli_complete(const cli_command *const *commands, int command_count, int argc
     for (int i = 0; i < command_count && !is_help; i++) {
         if (strcmp(argv[0], commands[i]->name) != 0)
             continue;
-        if (strcmp(argv[0], "plan") == 0)
-            complete_plan(commands[i], argc - 1, argv + 1);
+        if (commands[i]->with_operand != NULL)
+            complete_either(commands[i], argc - 1, argv + 1);
         else
             cli_complete_arguments(commands[i], argc - 1, argv + 1, offer_tensor_names);
     }

@@ -61,7 +61,6 @@ static int64_t find_picture(album *a, const reshard_conversion_tensor *tensor, i
 static reshard_status write_tensor(cli_page *page, const cli_conversion *made, album *pictures,
                                    const reshard_conversion_tensor *tensor)
 {
-    reshard_layout *layout = NULL;
     reshard_status status = RESHARD_OK;
     int is_new;
     cli_json_begin_object(&page->json, NULL);
@@ -73,17 +72,12 @@ static reshard_status write_tensor(cli_page *page, const cli_conversion *made, a
         page->pictures_missed++;
     if (status == RESHARD_OK && tensor->local_shape != NULL) {
         cli_json_integer(&page->json, "picture", find_picture(pictures, tensor, &is_new));
-        if (is_new && page->pieces_left > 1) {
-            status = reshard_layout_parse(NULL, tensor->cut, tensor->ndim, tensor->padded_shape,
-                                          &layout);
-            if (status == RESHARD_OK)
-                status = cli_page_layout(page, "layout", layout);
-        } else if (is_new) {
+        if (is_new && page->pieces_left > 1)
+            status = cli_page_layout(page, "layout", tensor->layout);
+        else if (is_new)
             page->pictures_missed++;
-        }
     }
     cli_json_end_object(&page->json);
-    reshard_layout_release(layout);
     return status;
 }
 

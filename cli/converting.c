@@ -1,131 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converting.c - the options and reports of conversions, planned or carried out. */
+/* converting.c - plans and reports of conversions, planned or carried out. */
 #include "cli/converting.h"
 
+#include "cli/checkpoint_input.h"
 #include "cli/common/failure.h"
-#include "cli/common/input.h"
 #include "cli/common/sizes.h"
 #include "cli/common/style.h"
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
-#define FIELD(name) offsetof(cli_converting, name)
-
-const cli_option cli_converting_options[CLI_CONVERTING_OPTIONS] = {
-    {"to", CLI_TEXT, FIELD(to), "MESH", 0, "the mesh to split over: tp=4 or dp=2,tp=4"},
-    {"rules", CLI_TEXT, FIELD(rules), "R", 0, "rules to split by: llama, gpt2, fsdp, .. or a file"},
-    CLI_SET_OPTION(cli_converting, source),
-    {"from", CLI_TEXT, FIELD(source.from), "MESH", 0, "the mesh of plain rank files: tp=4"},
-    {"from-rules", CLI_TEXT, FIELD(source.rules), "R", 0,
-     "how rank files are split, if not by --rules"},
-    CLI_FILES_OPTIONS(cli_converting, source),
-    {"format", CLI_FORMAT, FIELD(format), NULL, 0,
-     "the format to write; auto is hf or, with --to, dcp-safetensors"},
-    {"max-shard-size", CLI_SIZE, FIELD(shard_bytes_max), "SIZE", 0,
-     "hf: begin another file beyond this (5GB)"},
-    {"dtype", CLI_TEXTS, FIELD(dtypes), "[GLOB=]D", 0,
-     "cast to f16, bf16, f32, f64, f8_e4m3 or f8_e5m2"},
-    {"dequantize", CLI_TEXT, FIELD(dequantize), "D", 0,
-     "fp8 and mxfp4 weights become values: bf16, f16 or f32"},
-    {"include", CLI_TEXTS, FIELD(includes), "GLOB", 0, "only these tensors"},
-    {"exclude", CLI_TEXTS, FIELD(excludes), "GLOB", 0, "not these tensors"},
-    {"only", CLI_TEXT, FIELD(only), "NAME", 0,
-     "only the part under this name, which is removed: optimizer"},
-    {"all", CLI_FLAG, FIELD(all), NULL, 0, "hf: everything in a nested source, not just its model"},
-    {"dtensor", CLI_FLAG, FIELD(dtensor), NULL, 0,
-     "torch over a mesh: DTensors instead of plain local tensors"},
-    {"rename", CLI_TEXTS, FIELD(renames), "GLOB=NAME", 0,
-     "new names; {1}, {2}, .. are what the wildcards matched"},
-    {"max-memory", CLI_SIZE, FIELD(memory_bytes_max), "SIZE", 0,
-     "memory for data in flight (512M; at least 1M)"},
-    {"threads", CLI_RANK, FIELD(threads), "N", 0, "threads (one per processor, up to 8)"},
-    {"json", CLI_FLAG, FIELD(json), NULL, 0, "one JSON object on one line"},
-    {"html", CLI_TEXT, FIELD(html), "FILE", 0, "the plan as a page for browsers (with --dry-run)"},
-    {"resume", CLI_FLAG, FIELD(resume), NULL, 0, "continue an interrupted run"},
-    {"verify", CLI_FLAG, FIELD(verify), NULL, 0, "read the output back and compare it"},
-    {"dry-run", CLI_FLAG, FIELD(dry_run), NULL, 0, "say what would be done"},
-    {"link", CLI_FLAG, FIELD(link), NULL, 0, "hard-link files that do not change"},
-    {"no-sync", CLI_FLAG, FIELD(no_sync), NULL, 0, "do not wait for the disk; for measurements"},
-    {"journal-bytes", CLI_SIZE, FIELD(journal_bytes), "SIZE", 0,
-     "sync and record progress every so many bytes (1G)"},
-    {"quiet", CLI_FLAG, FIELD(quiet), NULL, 0, "print nothing but errors"},
-    CLI_TRACING_OPTIONS(cli_converting, tracing),
-};
-
-int cli_converting_check(const cli_converting *values)
-{
-    int code = cli_mesh_check(values->to);
-    if (code == CLI_DONE)
-        code = cli_mesh_check(values->source.from);
-    if (code == CLI_DONE && values->source.rules != NULL && values->source.from == NULL)
-        code = cli_fail(CLI_USAGE, "--from-rules is for plain rank files; add their mesh, --from");
-    for (int i = 0; code == CLI_DONE && i < values->dtypes.count; i++) {
-        const char *equals = strrchr(values->dtypes.items[i], '=');
-        reshard_dtype dtype;
-        reshard_status status =
-            reshard_dtype_parse(equals != NULL ? equals + 1 : values->dtypes.items[i], &dtype);
-        if (status != RESHARD_OK)
-            code = cli_fail_status(status);
-    }
-    reshard_dtype dtype;
-    if (code == CLI_DONE && values->dequantize != NULL) {
-        reshard_status status = reshard_dtype_parse(values->dequantize, &dtype);
-        if (status != RESHARD_OK)
-            code = cli_fail_status(status);
-    }
-    return code;
-}
-
-void cli_converting_fill(const cli_converting *values, cli_conversion_options *out_options)
-{
-    *out_options = (cli_conversion_options){
-        .source = cli_source_by_rules(&values->source, values->rules),
-        .planning = {.size = sizeof out_options->planning,
-                     .to = values->to,
-                     .rules = values->rules,
-                     .set_count = values->source.sets.count,
-                     .sets = values->source.sets.items,
-                     .format = values->format,
-                     .shard_bytes_max = values->shard_bytes_max,
-                     .dtype_count = values->dtypes.count,
-                     .dtypes = values->dtypes.items,
-                     .include_count = values->includes.count,
-                     .includes = values->includes.items,
-                     .exclude_count = values->excludes.count,
-                     .excludes = values->excludes.items,
-                     .rename_count = values->renames.count,
-                     .renames = values->renames.items,
-                     .memory_bytes_max = values->memory_bytes_max,
-                     .threads = values->threads,
-                     .only = values->only,
-                     .all = values->all,
-                     .dtensors = values->dtensor},
-        .running = {.size = sizeof out_options->running,
-                    .resume = values->resume,
-                    .verify = values->verify,
-                    .link = values->link,
-                    .no_sync = values->no_sync,
-                    .journal_bytes = values->journal_bytes},
-    };
-    /* cli_converting_check has checked that it is a dtype. */
-    if (values->dequantize != NULL)
-        (void)reshard_dtype_parse(values->dequantize, &out_options->planning.dequantize);
-}
-
-reshard_status cli_conversion_plan(reshard_context *context, const cli_conversion_options *options,
+reshard_status cli_conversion_plan(reshard_context *context, const cli_checkpoint_values *values,
                                    cli_conversion *out_made)
 {
-    reshard_group *group = options->planning.group;
-    reshard_status status = cli_checkpoint_open(context, &options->source, &out_made->checkpoint);
+    const reshard_conversion_options *planning = &values->planning;
+    reshard_group *group = planning->group;
+    reshard_status status =
+        cli_checkpoint_open(context, values->paths[0], &values->opening, &out_made->checkpoint);
     if (group != NULL)
         status = reshard_group_agree(group, status);
     if (status == RESHARD_OK)
-        status = reshard_conversion_create(context, out_made->checkpoint, &options->planning,
+        status = reshard_conversion_create(context, out_made->checkpoint, planning,
                                            &out_made->conversion);
-    out_made->casts =
-        options->planning.dtype_count != 0 || options->planning.dequantize != RESHARD_DTYPE_NONE;
+    out_made->casts = planning->dtype_count != 0 || planning->dequantize != RESHARD_DTYPE_NONE;
     out_made->stats.size = sizeof out_made->stats;
     if (status == RESHARD_OK)
         status = reshard_conversion_get_stats(out_made->conversion, &out_made->stats);
@@ -177,13 +74,22 @@ void cli_conversion_write(const cli_conversion *made, cli_json *json)
         cli_json_text(json, "digest", report->digest);
     cli_json_unsigned(json, "bytes_verified", report->bytes_verified);
     cli_json_unsigned(json, "values_overflowed", report->values_overflowed);
+    cli_json_integer(json, "crcs_unchecked", report->crcs_unchecked);
     cli_json_unsigned(json, "memory_bytes", stats->memory_bytes);
     cli_json_integer(json, "threads", stats->threads);
     cli_json_integer(json, "ranks", stats->ranks);
     cli_json_text(json, "rules", stats->rules);
+    if (stats->naming[0] != '\0')
+        cli_json_text(json, "names", stats->naming);
     cli_json_begin_list(json, "notes");
     for (int64_t i = 0; find_note(made, i) != NULL; i++)
         cli_json_text(json, NULL, find_note(made, i));
+    cli_json_end_list(json);
+    cli_json_begin_list(json, "warnings");
+    for (int64_t i = 0; reshard_checkpoint_warning(made->checkpoint, i) != NULL; i++)
+        cli_json_text(json, NULL, reshard_checkpoint_warning(made->checkpoint, i));
+    for (int64_t i = 0; reshard_conversion_warning(made->conversion, i) != NULL; i++)
+        cli_json_text(json, NULL, reshard_conversion_warning(made->conversion, i));
     cli_json_end_list(json);
 }
 
@@ -198,18 +104,28 @@ void cli_conversion_plan_write(const cli_conversion *made, cli_json *json)
     cli_conversion_write(made, json);
 }
 
+void cli_conversion_warn(const cli_conversion *made)
+{
+    const char *line;
+    for (int64_t i = 0; (line = reshard_conversion_warning(made->conversion, i)) != NULL; i++)
+        cli_warn(line);
+}
+
 void cli_conversion_print(const cli_conversion *made, const char *target)
 {
+    const char *note;
     const reshard_conversion_stats *stats = &made->stats;
     const reshard_conversion_report *report = &made->report;
     char read[CLI_SIZE_TEXT], written[CLI_SIZE_TEXT], memory[CLI_SIZE_TEXT];
     char shared[CLI_SIZE_TEXT];
+    if (stats->naming[0] != '\0')
+        printf("names: %s\n", stats->naming);
     if (stats->rules[0] != '\0') {
         cli_print_shown(stats->rules);
         putchar('\n');
     }
-    for (int64_t i = 0; find_note(made, i) != NULL; i++)
-        printf("note: %s\n", find_note(made, i));
+    for (int64_t i = 0; (note = find_note(made, i)) != NULL; i++)
+        printf("note: %s\n", note);
     if (target != NULL) {
         cli_print_shown(target);
         fputs(": ", stdout);
@@ -236,6 +152,11 @@ void cli_conversion_print_report(const cli_conversion *made)
     if (report->values_overflowed != 0)
         printf("overflow: %" PRIu64 " value%s finite in the source but not in the output\n",
                report->values_overflowed, report->values_overflowed == 1 ? " is" : "s are");
+    if (report->crcs_unchecked != 0)
+        printf("note: %" PRId64 " checksum%s in the source %s not looked at; --verify looks at "
+               "all\n",
+               report->crcs_unchecked, report->crcs_unchecked == 1 ? "" : "s",
+               report->crcs_unchecked == 1 ? "was" : "were");
     if (report->bytes_shared != 0)
         printf("%s were shared with the source's files, or copied by a file server\n",
                cli_size_text(report->bytes_shared, size));

@@ -18,25 +18,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { COLUMNS_DEFAULT = 80, COLUMNS_MAX = 1000 };
-
-/* The window's width according to the terminal, otherwise to COLUMNS, otherwise 80. */
+/* Pictures need some room, even in a narrower window. */
 static int32_t window_columns(void)
 {
-    struct winsize window;
-    uint64_t columns = COLUMNS_DEFAULT;
-    const char *told = getenv("COLUMNS");
-    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col != 0)
-        columns = window.ws_col;
-    else if (told != NULL && cli_number_parse(told, COLUMNS_MAX, &columns) != 0)
-        columns = COLUMNS_DEFAULT;
-    if (columns > COLUMNS_MAX)
-        columns = COLUMNS_MAX;
-    return columns < RESHARD_DRAW_COLUMNS_MIN ? RESHARD_DRAW_COLUMNS_MIN : (int32_t)columns;
+    int columns = cli_window_columns();
+    return columns < RESHARD_DRAW_COLUMNS_MIN ? RESHARD_DRAW_COLUMNS_MIN : columns;
 }
 
 /* Whether output goes to a terminal whose locale is not UTF-8. Other output does not depend on the

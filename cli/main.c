@@ -2,9 +2,9 @@
 /*
  * main.c - the `reshard` command: finds the command that the user names, and runs it.
  *
- * Exit codes: 0 done, 1 failed, 2 wrong usage. Results go to standard output, and the last write is
- * checked before the process ends. Messages go to standard error as "reshard: what is wrong with
- * what".
+ * Exit codes: 0 done, 1 failed, 2 wrong usage, 128 and the number of the signal that stopped it.
+ * Results go to standard output, and the last write is checked before the process ends. Messages go
+ * to standard error as "reshard: what is wrong with what".
  */
 #include "cli/bench.h"
 #include "cli/commands.h"
@@ -16,6 +16,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 static const cli_command *const commands[] = {
     &cli_command_layout, &cli_command_plan,   &cli_command_inspect, &cli_command_convert,
@@ -26,7 +27,7 @@ enum { COMMAND_COUNT = (int)(sizeof commands / sizeof commands[0]) };
 
 static void print_help(void)
 {
-    puts("reshard - describes how tensors are split over ranks, and plans moves between splits");
+    puts("reshard - how tensors are split over ranks, and how to get to another split");
     cli_print_heading("Usage");
     puts("  reshard COMMAND [OPTIONS]");
     cli_print_heading("Commands");
@@ -37,10 +38,10 @@ static void print_help(void)
     puts("  --help       this page; reshard COMMAND --help is a page for each command\n"
          "  --version    the version");
     cli_print_heading("Specs");
-    puts("  A spec says how a tensor is split: a mesh of ranks, then what each of its axes does.\n"
+    puts("  A spec says how a tensor is split: a mesh of ranks, then what each axis does.\n"
          "  4: S(0)                four ranks, rows in chunks\n"
          "  tp=4[3,1,0,2]: S(1)    columns; rank 3 has the first chunk\n"
-         "  dp=2,tp=4: R, S(-1)    two copies, each cut over four ranks along the last dimension\n"
+         "  dp=2,tp=4: R, S(-1)    two copies, each cut over four ranks along the last dim\n"
          "  boxes 4x4: 0[0:2,0:4] 1[2:4,0:4]    listed shards\n"
          "  @FILE in place of a spec reads its text from a file, @- from standard input.");
     cli_print_heading("Examples");
@@ -126,8 +127,21 @@ static int run(int argc, char **argv)
     return command->run(command, argc - 1, argv + 1);
 }
 
+/* A checkpoint of a thousand ranks, or with a file for each parameter, has more files than many
+ * systems let a program open unless it asks. */
+static void allow_files(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max)
+        return;
+    limit.rlim_cur = limit.rlim_max;
+    (void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 int main(int argc, char **argv)
 {
+    allow_files();
     cli_memory_give_back();
+    cli_failure_init(argc, argv);
     return cli_program_end(argc > 0 ? run(argc - 1, argv + 1) : run(0, argv));
 }

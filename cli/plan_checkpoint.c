@@ -35,12 +35,6 @@ static uint64_t *read_matrix(const cli_conversion *made)
     return matrix;
 }
 
-typedef struct checkpoint_values {
-    cli_converting converting; /* must come first: option offsets are relative to it */
-    int tensors;
-    const char *cluster;
-} checkpoint_values;
-
 /* What is printed in addition to the conversion itself. */
 typedef struct extras {
     int tensors;
@@ -122,71 +116,55 @@ static int write_page(const cli_conversion *made, const char *path, int argc, ch
 {
     cli_page page;
     int code = cli_page_begin(&page, path, "plan", argc, argv);
-    if (code == CLI_DONE && cli_conversion_page_write(made, -1, &page) != RESHARD_OK)
-        code = cli_fail(CLI_FAILED, "%s", reshard_error_text());
+    reshard_status status =
+        code == CLI_DONE ? cli_conversion_page_write(made, -1, &page) : RESHARD_OK;
+    if (status != RESHARD_OK)
+        code = cli_fail_library(status, CLI_FAILED, NULL);
     return cli_page_end(&page, code);
 }
 
 static int run(const cli_command *command, int argc, char **argv)
 {
-    checkpoint_values values = {0};
+    cli_checkpoint_values values = {.opening = {.plan_only = 1, .unreadable = 1}};
     cli_work work = {0};
-    cli_conversion_options options;
     cli_conversion made = {0};
     reshard_cluster cluster = {.size = sizeof cluster};
-    int code = cli_options_parse(command, argc, argv, &values, &values.converting.source.path);
+    reshard_status status = RESHARD_OK;
+    int code = cli_checkpoint_parse(command, argc, argv, &values);
     extras also = {.tensors = values.tensors, .is_predicted = values.cluster != NULL};
-    if (code == CLI_DONE)
-        code = cli_converting_check(&values.converting);
     if (code == CLI_DONE && also.is_predicted &&
-        reshard_cluster_parse(values.cluster, &cluster) != RESHARD_OK)
-        code = cli_fail(CLI_USAGE, "%s", reshard_error_text());
+        (status = reshard_cluster_parse(values.cluster, &cluster)) != RESHARD_OK)
+        code = cli_fail_status(status);
     if (code == CLI_DONE)
         code = cli_work_begin(&work);
     if (code != CLI_DONE)
         return code;
-    cli_converting_fill(&values.converting, &options);
-    options.source.plan_only = 1;
-    reshard_status status = cli_conversion_plan(work.context, &options, &made);
+    status = cli_conversion_plan(work.context, &values, &made);
     if (status == RESHARD_OK && also.is_predicted)
         status = reshard_conversion_predict(made.conversion, &cluster, &also.seconds);
     cli_work_settle(&work);
     if (status != RESHARD_OK)
-        code = cli_fail(CLI_FAILED, "%s", reshard_error_text());
-    else if (values.converting.html != NULL)
-        code = write_page(&made, values.converting.html, argc, argv);
+        code = cli_fail_library(status, CLI_FAILED, NULL);
+    else if (values.html != NULL)
+        code = write_page(&made, values.html, argc, argv);
     if (code == CLI_DONE) {
+        cli_conversion_warn(&made);
         uint64_t *matrix = read_matrix(&made);
-        status = values.converting.json ? print_json(&made, matrix, &also)
-                                        : print_text(&made, matrix, &also);
+        status = values.json ? print_json(&made, matrix, &also) : print_text(&made, matrix, &also);
         free(matrix);
         if (status != RESHARD_OK)
-            code = cli_fail(CLI_FAILED, "%s", reshard_error_text());
+            code = cli_fail_library(status, CLI_FAILED, NULL);
     }
     cli_conversion_release(&made);
     cli_work_end(&work);
     return code;
 }
 
-cli_command cli_plan_checkpoint_command(cli_option options[CLI_PLAN_CHECKPOINT_OPTIONS])
-{
-    options[0] =
-        (cli_option){"tensors", CLI_FLAG, offsetof(checkpoint_values, tensors),
-                     NULL,      0,        "each tensor, its cut, and the rule that says so"};
-    options[1] =
-        (cli_option){"cluster", CLI_TEXT, offsetof(checkpoint_values, cluster),
-                     "C",       0,        "predict the time by read=5GB/s,write=3GB/s,copy=2GB/s"};
-    memcpy(options + 2, cli_converting_options, CLI_PLANNING_OPTIONS * sizeof *options);
-    return (cli_command){.name = "plan",
-                         .operand = "CKPT",
-                         .options = options,
-                         .option_count = CLI_PLAN_CHECKPOINT_OPTIONS,
-                         .run = run};
-}
-
-int cli_plan_checkpoint(int argc, char **argv)
-{
-    cli_option options[CLI_PLAN_CHECKPOINT_OPTIONS];
-    cli_command command = cli_plan_checkpoint_command(options);
-    return run(&command, argc, argv);
-}
+const cli_command cli_command_plan_checkpoint = {
+    .name = "plan",
+    .operand = "CKPT",
+    .options = cli_checkpoint_options,
+    .option_count = CLI_CHECKPOINT_OPTION_COUNT,
+    .takes = CLI_PLAN,
+    .run = run,
+};

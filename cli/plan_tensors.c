@@ -28,6 +28,24 @@ reshard_status cli_plan_tensors_sort(const cli_conversion *made, cli_name **out_
 
 /* ---- as a table ------------------------------------------------------------------------------ */
 
+/* The tensors that one is made of by a map: the first, and how many more. */
+static void add_origin(cli_table *table, const cli_conversion *made, int64_t index,
+                       const reshard_conversion_tensor *tensor)
+{
+    char name[CLI_NAME_TEXT];
+    reshard_stored_tensor source = {.size = sizeof source};
+    int64_t first = reshard_conversion_source(made->conversion, index, 0);
+    if (first < 0 || reshard_checkpoint_tensor(made->checkpoint, first, &source) != RESHARD_OK)
+        cli_table_add(table, CLI_PLAIN, "a constant");
+    else if (tensor->source_count == 1)
+        cli_table_add(table, CLI_PLAIN, "%s", cli_name_text(source.name, source.name_bytes, name));
+    else
+        cli_table_add(table, CLI_PLAIN, "%s and %" PRId64 " more",
+                      cli_name_text(source.name, source.name_bytes, name),
+                      tensor->source_count - 1);
+    cli_table_add(table, CLI_DIM, "%s:%" PRId32, tensor->map_file, tensor->map_line);
+}
+
 static void add_tensor(cli_table *table, const reshard_conversion_tensor *tensor)
 {
     char name[CLI_NAME_TEXT], shape[CLI_SHAPE_TEXT], local[CLI_SHAPE_TEXT] = "";
@@ -50,11 +68,16 @@ static void add_tensor(cli_table *table, const reshard_conversion_tensor *tensor
 
 reshard_status cli_plan_tensors_print(const cli_conversion *made)
 {
-    static const char *const titles[] = {"tensor", "dtype", "shape", "cut", "local", "rule"};
+    static const char *const titles[] = {"tensor", "dtype", "shape", "cut",
+                                         "local",  "rule",  "from",  "map"};
+    reshard_conversion_tensor any = {.size = sizeof any};
     cli_name *names = NULL;
-    cli_table *table = cli_table_create(6);
     reshard_status status = cli_plan_tensors_sort(made, &names);
-    for (int i = 0; i < 6; i++) {
+    if (status == RESHARD_OK && made->stats.tensor_count != 0)
+        status = reshard_conversion_get_tensor(made->conversion, 0, &any);
+    int has_map = any.map_file != NULL, columns = has_map ? 8 : 6;
+    cli_table *table = cli_table_create(columns);
+    for (int i = 0; i < columns; i++) {
         cli_table_add(table, CLI_BOLD, "%s", titles[i]);
         cli_table_align(table, i, CLI_LEFT);
     }
@@ -63,6 +86,8 @@ reshard_status cli_plan_tensors_print(const cli_conversion *made)
         status = reshard_conversion_get_tensor(made->conversion, names[i].index, &tensor);
         if (status == RESHARD_OK)
             add_tensor(table, &tensor);
+        if (status == RESHARD_OK && has_map)
+            add_origin(table, made, names[i].index, &tensor);
     }
     if (status == RESHARD_OK) {
         putchar('\n');
@@ -94,19 +119,16 @@ static void write_shard(cli_json *json, const reshard_shard *shard)
 
 static reshard_status write_shards(cli_json *json, const reshard_conversion_tensor *tensor)
 {
-    reshard_layout *layout = NULL;
     reshard_shards *shards = NULL;
-    reshard_status status =
-        reshard_layout_parse(NULL, tensor->cut, tensor->ndim, tensor->padded_shape, &layout);
-    if (status == RESHARD_OK && reshard_layout_rank_count(layout) <= CLI_PLAN_SHARDS_MAX) {
-        status = reshard_layout_all_shards(layout, &shards);
+    reshard_status status = RESHARD_OK;
+    if (reshard_layout_rank_count(tensor->layout) <= CLI_PLAN_SHARDS_MAX) {
+        status = reshard_layout_all_shards(tensor->layout, &shards);
         cli_json_begin_list(json, "shards");
         for (int64_t i = 0; status == RESHARD_OK && i < shards->count; i++)
             write_shard(json, &shards->items[i]);
         cli_json_end_list(json);
     }
     reshard_shards_destroy(shards);
-    reshard_layout_release(layout);
     return status;
 }
 
@@ -126,11 +148,29 @@ void cli_plan_tensor_write(cli_json *json, const reshard_conversion_tensor *tens
     }
 }
 
-static reshard_status write_tensor(cli_json *json, const reshard_conversion_tensor *tensor)
+static void write_origin(cli_json *json, const cli_conversion *made, int64_t index,
+                         const reshard_conversion_tensor *tensor)
+{
+    cli_json_text(json, "map", tensor->map_file);
+    cli_json_integer(json, "map_line", tensor->map_line);
+    cli_json_begin_list(json, "sources");
+    for (int64_t i = 0; i < tensor->source_count; i++) {
+        reshard_stored_tensor source = {.size = sizeof source};
+        int64_t at = reshard_conversion_source(made->conversion, index, i);
+        if (reshard_checkpoint_tensor(made->checkpoint, at, &source) == RESHARD_OK)
+            cli_json_text_part(json, NULL, source.name, source.name_bytes);
+    }
+    cli_json_end_list(json);
+}
+
+static reshard_status write_tensor(cli_json *json, const cli_conversion *made, int64_t index,
+                                   const reshard_conversion_tensor *tensor)
 {
     reshard_status status = RESHARD_OK;
     cli_json_begin_object(json, NULL);
     cli_plan_tensor_write(json, tensor);
+    if (tensor->map_file != NULL)
+        write_origin(json, made, index, tensor);
     if (tensor->local_shape != NULL)
         status = write_shards(json, tensor);
     cli_json_end_object(json);
@@ -146,7 +186,7 @@ reshard_status cli_plan_tensors_write(const cli_conversion *made, cli_json *json
         reshard_conversion_tensor tensor = {.size = sizeof tensor};
         status = reshard_conversion_get_tensor(made->conversion, names[i].index, &tensor);
         if (status == RESHARD_OK)
-            status = write_tensor(json, &tensor);
+            status = write_tensor(json, made, names[i].index, &tensor);
     }
     cli_json_end_list(json);
     free(names);

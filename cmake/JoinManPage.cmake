@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# cmake -DPAGE=in.md -DROOT=.. -DOUTPUT=out.md -P JoinManPage.cmake
-# Makes the Markdown of a man page. A line "<!-- docs/spec.md -->" stands for that page without its title,
+# cmake -DPAGE=in.md -DROOT=.. -DLOWDOWN=program -DOUTPUT=page.1 -P JoinManPage.cmake
+# Makes a man page from Markdown. A line "<!-- docs/spec.md -->" stands for that page without its title,
 # so that a text which is both a page of the docs and a man page is written once: its headings move up
 # one level, and links, which a man page does not have, become their text.
 file(READ "${PAGE}" text)
@@ -12,4 +12,11 @@ if(text MATCHES "\n<!-- (docs/[a-z]+\\.md) -->\n")
     string(REGEX REPLACE "\\[([^]\n]*)\\]\\([^)\n]*\\)" "\\1" body "${body}")
     string(REPLACE "${line}" "\n${body}\n" text "${text}")
 endif()
-file(WRITE "${OUTPUT}" "${text}")
+# To lowdown, a name with two underscores holds a word in italics. Our pages have no emphasis by
+# underscores, so a character that means nothing to lowdown takes their place on the way through.
+string(ASCII 26 underscore)
+string(REPLACE "_" "${underscore}" text "${text}")
+file(WRITE "${OUTPUT}.md" "${text}")
+execute_process(COMMAND "${LOWDOWN}" -s -t man --out-no-smarty "${OUTPUT}.md" OUTPUT_VARIABLE page COMMAND_ERROR_IS_FATAL ANY)
+string(REPLACE "${underscore}" "_" page "${page}")
+file(WRITE "${OUTPUT}" "${page}")

@@ -50,7 +50,10 @@ endif()
 install(FILES cli/completion/reshard.bash
     DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions" RENAME reshard)
 install(FILES cli/completion/_reshard DESTINATION "${CMAKE_INSTALL_DATADIR}/zsh/site-functions")
-install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+install(FILES LICENSE README.md CHANGELOG.md DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+# The pages that help and man pages name as docs/NAME.md.
+install(DIRECTORY docs DESTINATION "${CMAKE_INSTALL_DOCDIR}"
+    FILES_MATCHING PATTERN "*.md" PATTERN "*.svg" PATTERN "*.png" PATTERN man EXCLUDE)
 
 # Man pages are made from Markdown where lowdown is there to do it.
 find_program(LOWDOWN lowdown)
@@ -63,9 +66,8 @@ foreach(source IN LISTS man_sources)
         set(page "${PROJECT_BINARY_DIR}/man/${name}")
         # Those of section 7 are made of pages of docs/ as well.
         add_custom_command(OUTPUT "${page}"
-            COMMAND "${CMAKE_COMMAND}" -DPAGE=${source} -DROOT=${PROJECT_SOURCE_DIR} -DOUTPUT=${page}.md
+            COMMAND "${CMAKE_COMMAND}" -DPAGE=${source} -DROOT=${PROJECT_SOURCE_DIR} -DLOWDOWN=${LOWDOWN} -DOUTPUT=${page}
                 -P "${PROJECT_SOURCE_DIR}/cmake/JoinManPage.cmake"
-            COMMAND "${LOWDOWN}" -s -t man --out-no-smarty -o "${page}" "${page}.md"
             DEPENDS "${source}" cmake/JoinManPage.cmake docs/spec.md docs/rules.md
             COMMENT "Making man page ${name}" VERBATIM)
         list(APPEND man_pages "${page}")

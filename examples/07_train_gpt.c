@@ -4,7 +4,8 @@
  *
  *   07_train_gpt --text FILE --ranks 2 --then 4 --steps 20 --save DIR
  *
- * The ranks are threads. A sharding plan makes the model tensor parallel; in every block, each rank
+ * The ranks are threads. A sharding plan makes the model tensor parallel, with --sequence 2
+ * sequence parallel as well; in every block, each rank
  * keeps only its chunk of the activations that are the same on all ranks; AdamW steps on each
  * rank's own shards. The first training ends with a checkpoint of weights and AdamW's state, to
  * which every rank writes what it holds. The second training, on a different number of ranks, reads
@@ -20,6 +21,7 @@
 
 typedef struct settings {
     int64_t ranks, then, steps, layers, width, heads, batch, length;
+    int64_t sequence; /* 2: activations between attention and mlp are cut along the sequence */
     const char *text;
     size_t text_bytes;
 } settings;
@@ -75,6 +77,18 @@ static reshard_status make_batch(const settings *set, int64_t step, reshard_tens
 
 /* ---- the model ------------------------------------------------------------------------------- */
 
+/* Sequence parallel. Positions are looked up whole, and used in parts. */
+static reshard_status add_sequence(reshard_sharding_plan *plan, reshard_module *gpt,
+                                   reshard_mesh *mesh)
+{
+    const reshard_style places = {
+        .size = sizeof places, .kind = RESHARD_STYLE_SEQUENCE, .input = "R", .output = "S(1)"};
+    reshard_status status = reshard_sharding_plan_add_gpt_sequence(plan, gpt, mesh, 0);
+    if (status == RESHARD_OK)
+        status = reshard_sharding_plan_add_style(plan, "wpe", mesh, 0, &places);
+    return status;
+}
+
 static reshard_status make_model(const settings *set, reshard_group *group,
                                  reshard_device_mesh *mesh, reshard_module **out_gpt)
 {
@@ -91,7 +105,10 @@ static reshard_status make_model(const settings *set, reshard_group *group,
     if (status == RESHARD_OK)
         status = reshard_sharding_plan_create(NULL, &plan);
     if (status == RESHARD_OK)
-        status = reshard_sharding_plan_add_gpt(plan, *out_gpt, reshard_device_mesh_mesh(mesh), 0);
+        status =
+            set->sequence > 1
+                ? add_sequence(plan, *out_gpt, reshard_device_mesh_mesh(mesh))
+                : reshard_sharding_plan_add_gpt(plan, *out_gpt, reshard_device_mesh_mesh(mesh), 0);
     if (status == RESHARD_OK)
         status = reshard_module_shard(*out_gpt, plan, 0, group, NULL);
     reshard_sharding_plan_destroy(plan);
@@ -296,9 +313,10 @@ static int read_options(int count, char **words, settings *set, const char **out
     struct {
         const char *name;
         int64_t *value;
-    } options[] = {{"--ranks", &set->ranks},   {"--then", &set->then},    {"--steps", &set->steps},
-                   {"--layers", &set->layers}, {"--width", &set->width},  {"--heads", &set->heads},
-                   {"--batch", &set->batch},   {"--length", &set->length}};
+    } options[] = {
+        {"--ranks", &set->ranks},   {"--then", &set->then},     {"--steps", &set->steps},
+        {"--layers", &set->layers}, {"--width", &set->width},   {"--heads", &set->heads},
+        {"--batch", &set->batch},   {"--length", &set->length}, {"--sequence", &set->sequence}};
     for (int i = 1; i + 1 < count; i += 2) {
         size_t k = 0, n = sizeof options / sizeof *options;
         while (k < n && strcmp(options[k].name, words[i]) != 0)

@@ -119,19 +119,18 @@ static reshard_status ask(const reshard_checkpoint *checkpoint)
 {
     const reshard_conversion_options options = {
         .size = sizeof options, .to = "tp=4", .rules = "llama"};
-    reshard_conversion_stats stats = {.size = sizeof stats};
-    reshard_conversion *conversion = NULL;
-    TRY(reshard_conversion_create(NULL, checkpoint, &options, &conversion));
-    TRY(reshard_conversion_get_stats(conversion, &stats));
-    for (int64_t i = 0; i < stats.tensor_count; i++) {
+    reshard_cuts *cuts = NULL;
+    TRY(reshard_cuts_create(checkpoint, &options, &cuts));
+    printf("%s\n", reshard_cuts_rules(cuts));
+    for (int64_t i = 0; i < reshard_cuts_tensor_count(cuts); i++) {
         reshard_conversion_tensor tensor = {.size = sizeof tensor};
-        TRY(reshard_conversion_get_tensor(conversion, i, &tensor));
+        TRY(reshard_cuts_get_tensor(cuts, i, &tensor));
         printf("%s: %s\n", tensor.name, tensor.cut != NULL ? tensor.cut : "whole");
         if (strcmp(tensor.name, up_projection) == 0)
             TRY(check(tensor.local_shape != NULL && tensor.local_shape[0] == ROWS / 4,
                       "the projection is cut in another way"));
     }
-    reshard_conversion_destroy(conversion);
+    reshard_cuts_destroy(cuts);
     return RESHARD_OK;
 }
 

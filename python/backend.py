@@ -4,17 +4,21 @@
   pip install ./python                        builds libreshard and the command with cmake, in build/wheel of the tree
   RESHARD_LIBRARY=.. pip install ./python     takes that library, and static/reshard beside it if it exists
   python3 python/backend.py [FOLDER]          writes the wheel into FOLDER (default: build)
+  python3 python/backend.py --sdist FOLDER    writes the source distribution, from which pip builds the same wheel offline
 
 One wheel serves every Python from 3.8 on. Its tag says which glibc it needs: the newest version of any symbol that the
 files inside ask for, read from the files themselves. A file that needs other libraries than libc's is refused.
 """
 import base64
+import gzip
 import hashlib
+import io
 import os
 import re
 import struct
 import subprocess
 import sys
+import tarfile
 import zipfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -186,11 +190,50 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     return name
 
 
+# ---- the source distribution ------------------------------------------------------------------
+
+# What cmake needs to build the library and the command, and this folder.
+SOURCES = ("CMakeLists.txt", "CMakePresets.json", "LICENSE", "README.md", "CHANGELOG.md", "bench", "cli", "cmake", "include",
+           "python", "src")
+
+
+def list_tree():
+    """The files of SOURCES, relative to the tree; nothing that a build or Python left there."""
+    found = []
+    for name in SOURCES:
+        path = os.path.join(ROOT, name)
+        for folder, folders, names in os.walk(path) if os.path.isdir(path) else [(ROOT, [], [name])]:
+            folders[:] = sorted(one for one in folders if one not in ("__pycache__", ".mypy_cache", "build"))
+            found += [os.path.relpath(os.path.join(folder, one), ROOT) for one in sorted(names) if not one.endswith(".pyc")]
+    return found
+
+
 def build_sdist(sdist_directory, config_settings=None):
-    """Required by PEP 517, but there is no source distribution: the sources are the tree itself."""
-    sys.exit("there is no source distribution: install from the tree, or build a wheel there")
+    """PEP 517: the tree without tests and docs. Its pyproject.toml is this folder's, one level up."""
+    version = read_version()
+    top = "reshard-" + version
+    with open(os.path.join(HERE, "pyproject.toml"), encoding="utf-8") as file:
+        project = file.read().replace('backend-path = ["."]', 'backend-path = ["python"]')
+    os.makedirs(sdist_directory, exist_ok=True)
+    path = os.path.join(sdist_directory, top + ".tar.gz")
+    with open(path, "wb") as raw, gzip.GzipFile("", "wb", 9, raw, mtime=0) as packed, \
+            tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        def add(name, data, mode=0o644):
+            entry = tarfile.TarInfo(top + "/" + name)
+            entry.size, entry.mode, entry.mtime = len(data), mode, 315532800
+            archive.addfile(entry, io.BytesIO(data))
+
+        add("PKG-INFO", write_metadata(version).encode("utf-8"))
+        add("pyproject.toml", project.encode("utf-8"))
+        for name in list_tree():
+            with open(os.path.join(ROOT, name), "rb") as file:
+                add(name, file.read(), 0o755 if os.access(os.path.join(ROOT, name), os.X_OK) else 0o644)
+    return os.path.basename(path)
 
 
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["--sdist"]:
+        print(os.path.join(sys.argv[2], build_sdist(sys.argv[2])))
+        sys.exit(0)
     where = sys.argv[1] if len(sys.argv) > 1 else os.path.join(ROOT, "build")
     print(os.path.join(where, build_wheel(where)))

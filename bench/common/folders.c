@@ -101,7 +101,22 @@ static int examine_file(const char *path, bench_folder_facts *facts)
     return code;
 }
 
-/* Examines every file of a folder or, if facts is NULL, syncs it. */
+static int visit(const char *path, bench_folder_facts *facts);
+
+static int visit_one(const char *path, bench_folder_facts *facts)
+{
+    struct stat information;
+    if (stat(path, &information) != 0)
+        return fail(path, "cannot be examined");
+    int code = S_ISDIR(information.st_mode) ? visit(path, facts) : CLI_DONE;
+    if (code != CLI_DONE)
+        return code;
+    if (facts == NULL)
+        return sync_path(path);
+    return S_ISDIR(information.st_mode) ? CLI_DONE : examine_file(path, facts);
+}
+
+/* Examines every file of a folder, also in those inside of it, or, if facts is NULL, syncs it. */
 static int visit(const char *path, bench_folder_facts *facts)
 {
     struct dirent *entry;
@@ -113,7 +128,7 @@ static int visit(const char *path, bench_folder_facts *facts)
         if (entry->d_name[0] == '.')
             continue;
         char *prefix = bench_path_add(path, "/"), *name = bench_path_add(prefix, entry->d_name);
-        code = facts != NULL ? examine_file(name, facts) : sync_path(name);
+        code = visit_one(name, facts);
         free(name);
         free(prefix);
     }

@@ -69,5 +69,6 @@ int bench_program_run(const char *program, const cli_command *const *commands, i
                       char **argv)
 {
     int skipped = argc > 0;
+    cli_failure_init(argc, argv);
     return cli_program_end(run(program, commands, count, argc - skipped, argv + skipped));
 }

@@ -13,15 +13,25 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Whether no shell does anything with the text but take it as it is, whatever quotes are open and
+ * whatever the locale. That leaves ASCII only: in some locales, bytes of other characters are
+ * blanks, or begin characters that swallow a quote. */
+static int is_plain(const char *text, size_t length)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "_.,:/@%+=-";
+    for (size_t i = 0; i < length; i++) {
+        if (memchr(plain, text[i], sizeof plain - 1) == NULL)
+            return 0;
+    }
+    return 1;
+}
+
 void cli_completion_offer(const cli_completion *c, const char *text, size_t length)
 {
     size_t written = strlen(c->word);
-    if (length < written || memcmp(text, c->word, written) != 0)
+    if (length < written || memcmp(text, c->word, written) != 0 || !is_plain(text, length))
         return;
-    for (size_t i = 0; i < length; i++) {
-        if ((unsigned char)text[i] < ' ' || text[i] == 0x7f)
-            return;
-    }
     printf("%.*s%.*s\n", c->lead_length, c->lead, (int)length, text);
 }
 
@@ -42,13 +52,9 @@ void cli_complete_words(const char *word, const char *const *candidates, int cou
 
 static const cli_option *find_option(const cli_command *command, const char *written)
 {
-    size_t length = strcspn(written, "=");
-    for (int i = 0; i < command->option_count && strncmp(written, "--", 2) == 0; i++) {
-        const char *name = command->options[i].name;
-        if (strlen(name) + 2 == length && memcmp(name, written + 2, length - 2) == 0)
-            return &command->options[i];
-    }
-    return NULL;
+    return strncmp(written, "--", 2) == 0
+               ? cli_command_find(command, written + 2, strcspn(written + 2, "="))
+               : NULL;
 }
 
 static void note_value(cli_completion *c, const cli_option *option, const char *value)
@@ -111,6 +117,20 @@ static void offer_families(const cli_completion *c)
         offer(c, family.name);
 }
 
+static void offer_namings(const cli_completion *c)
+{
+    reshard_naming naming = {.size = sizeof naming};
+    for (int32_t i = 0; reshard_naming_at(i, &naming) == RESHARD_OK; i++)
+        offer(c, naming.name);
+}
+
+static void offer_maps(const cli_completion *c)
+{
+    reshard_naming_map map = {.size = sizeof map};
+    for (int32_t i = 0; reshard_naming_map_at(i, &map) == RESHARD_OK; i++)
+        offer(c, map.name);
+}
+
 static void offer_dtypes(const cli_completion *c)
 {
     for (int i = RESHARD_DTYPE_NONE + 1; i < RESHARD_DTYPE_COUNT; i++)
@@ -121,7 +141,8 @@ static void offer_dtypes(const cli_completion *c)
 static void complete_value(const cli_completion *c, const char *takes,
                            cli_completion_names_fn find_names)
 {
-    static const char *const of_files[] = {"CKPT", "SRC", "DST", "A", "B", "DIR", "FILE", "FOLDER"};
+    static const char *const of_files[] = {"CKPT", "SRC",  "DST",    "A",   "B",
+                                           "DIR",  "FILE", "FOLDER", "BASE"};
     int files = strcmp(takes, "R") == 0; /* a family of rules, or a file with rules */
     for (size_t i = 0; i < sizeof of_files / sizeof of_files[0]; i++)
         files = files || strcmp(takes, of_files[i]) == 0;
@@ -130,12 +151,16 @@ static void complete_value(const cli_completion *c, const char *takes,
         offer_choices(c, takes);
     else if (strcmp(takes, "R") == 0 || strcmp(takes, "FAMILY") == 0)
         offer_families(c);
+    else if (strcmp(takes, "NAMING") == 0)
+        offer_namings(c);
     else if (strcmp(takes, "DTYPE") == 0 || strcmp(takes, "D") == 0 ||
              strcmp(takes, "[GLOB=]D") == 0)
         offer_dtypes(c);
     else if (find_names != NULL && c->operands[0] != NULL &&
              (strncmp(takes, "GLOB", strlen("GLOB")) == 0 || strcmp(takes, "NAME") == 0))
         find_names(c);
+    if (strcmp(takes, "FAMILY") == 0)
+        offer_maps(c);
 }
 
 static void complete_options(const cli_command *command, cli_completion *c)
@@ -144,8 +169,10 @@ static void complete_options(const cli_command *command, cli_completion *c)
     c->lead = "--";
     c->lead_length = 2;
     c->word += 2 * (c->word[0] == '-' && c->word[1] == '-') + (strcmp(c->word, "-") == 0);
-    for (int i = 0; i < command->option_count; i++)
-        offer(c, command->options[i].name);
+    for (int i = 0; i < command->option_count; i++) {
+        if (cli_command_has(command, i))
+            offer(c, command->options[i].name);
+    }
     offer(c, "help");
 }
 

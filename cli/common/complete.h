@@ -33,7 +33,9 @@ void cli_complete_arguments(const cli_command *command, int argc, char **argv,
 /* Prints the candidates among fixed words. */
 void cli_complete_words(const char *word, const char *const *candidates, int count);
 
-/* Prints a candidate if it begins with the word so far and has no control characters. */
+/* Prints a candidate if it begins with the word so far and consists of letters, digits and
+ * _.,:/@%+=- only. A shell inserts candidates into the line, and a tensor may be called
+ * "x$(command)". */
 void cli_completion_offer(const cli_completion *c, const char *text, size_t length);
 
 /* How many of the words are operands, not counting the last word. */

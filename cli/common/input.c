@@ -16,16 +16,6 @@
 /* Far longer than any spec, but keeps @/dev/zero from filling the memory. */
 static const size_t file_bytes_max = (size_t)256 << 20;
 
-int cli_mesh_check(const char *argument)
-{
-    reshard_mesh *mesh = NULL;
-    if (argument == NULL)
-        return CLI_DONE;
-    reshard_status status = reshard_mesh_parse(NULL, argument, &mesh);
-    reshard_mesh_release(mesh);
-    return status == RESHARD_OK ? CLI_DONE : cli_fail_status(status);
-}
-
 int cli_shape_read(const char *argument, cli_shape *out_shape)
 {
     reshard_status status = reshard_shape_parse(argument, &out_shape->ndim, out_shape->extents);

@@ -15,9 +15,6 @@ typedef struct cli_shape {
 
 int cli_shape_read(const char *argument, cli_shape *out_shape);
 
-/* Checks that the text is a mesh, such as "tp=4". NULL, for no mesh, is accepted. */
-int cli_mesh_check(const char *argument);
-
 /* The argument is a spec's text, or @FILE to read the text from a file, or @- for standard
  * input. */
 int cli_spec_read(reshard_context *context, const char *argument, reshard_spec **out_spec);

@@ -9,6 +9,7 @@
 #include "cli/common/json.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 /* The code point of the UTF-8 sequence that begins here, and its length. JSON must be UTF-8, but
@@ -78,8 +79,16 @@ static void close_bracket(cli_json *json, char bracket)
     json->needs_comma = 1;
 }
 
+static int has_begun;
+
+int cli_json_has_begun(void)
+{
+    return has_begun;
+}
+
 void cli_json_begin_object(cli_json *json, const char *key)
 {
+    has_begun = has_begun || json->stream == stdout;
     open_bracket(json, key, '{');
 }
 
@@ -114,6 +123,15 @@ void cli_json_seconds(cli_json *json, const char *key, double value)
 {
     begin_value(json, key);
     fprintf(json->stream, "%.9f", value);
+}
+
+void cli_json_number(cli_json *json, const char *key, double value)
+{
+    begin_value(json, key);
+    if (isfinite(value))
+        fprintf(json->stream, "%.17g", value);
+    else
+        fputs("null", json->stream);
 }
 
 void cli_json_true(cli_json *json, const char *key)

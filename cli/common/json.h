@@ -16,12 +16,16 @@ typedef struct cli_json {
 } cli_json;
 
 void cli_json_begin_object(cli_json *json, const char *key);
+/* Whether an object was begun on standard output, which has room for one. */
+int cli_json_has_begun(void);
 void cli_json_end_object(cli_json *json);
 void cli_json_begin_list(cli_json *json, const char *key);
 void cli_json_end_list(cli_json *json);
 void cli_json_integer(cli_json *json, const char *key, int64_t value);
 void cli_json_unsigned(cli_json *json, const char *key, uint64_t value);
 void cli_json_seconds(cli_json *json, const char *key, double value);
+/* With all digits; null if it is not finite, because JSON has no such numbers. */
+void cli_json_number(cli_json *json, const char *key, double value);
 void cli_json_true(cli_json *json, const char *key);
 void cli_json_text(cli_json *json, const char *key, const char *value);
 void cli_json_text_part(cli_json *json, const char *key, const char *value, size_t length);

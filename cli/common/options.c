@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { OPTIONS_MAX = 32 };
+enum { OPTIONS_MAX = 96 };
 
 typedef struct parser {
     const cli_command *command;
@@ -23,24 +23,31 @@ typedef struct parser {
     unsigned char given[OPTIONS_MAX];
 } parser;
 
-/* The index of the option whose name is the first `length` bytes of `name`, or -1. */
-static int find_option(const cli_command *command, const char *name, size_t length)
+int cli_command_has(const cli_command *command, int i)
+{
+    return command->takes == 0 || (command->options[i].marks & command->takes) != 0;
+}
+
+const cli_option *cli_command_find(const cli_command *command, const char *name, size_t length)
 {
     for (int i = 0; i < command->option_count; i++) {
-        if (strlen(command->options[i].name) == length &&
-            memcmp(command->options[i].name, name, length) == 0)
-            return i;
+        const cli_option *option = &command->options[i];
+        if (cli_command_has(command, i) && strlen(option->name) == length &&
+            memcmp(option->name, name, length) == 0)
+            return option;
     }
-    return -1;
+    return NULL;
 }
 
 static int fail_unknown(const cli_command *command, const char *written)
 {
     const char *names[OPTIONS_MAX];
-    for (int i = 0; i < command->option_count; i++)
-        names[i] = command->options[i].name;
-    size_t dashes = strspn(written, "-");
-    const char *nearest = cli_nearest(written + dashes, names, command->option_count);
+    int count = 0;
+    for (int i = 0; i < command->option_count; i++) {
+        if (cli_command_has(command, i))
+            names[count++] = command->options[i].name;
+    }
+    const char *nearest = cli_nearest(written + strspn(written, "-"), names, count);
     if (nearest == NULL)
         return cli_fail(CLI_USAGE, "%s: unknown option %s", command->name, written);
     return cli_fail(CLI_USAGE, "%s: unknown option %s; did you mean --%s?", command->name, written,
@@ -93,6 +100,33 @@ static int find_choice(const char *choices, const char *text)
     }
 }
 
+static int check_mesh(const char *text)
+{
+    reshard_mesh *mesh = NULL;
+    reshard_status status = reshard_mesh_parse(NULL, text, &mesh);
+    reshard_mesh_release(mesh);
+    return status == RESHARD_OK ? CLI_DONE : cli_fail_status(status);
+}
+
+static int read_dtype(const char *text, reshard_dtype *out_dtype)
+{
+    reshard_status status = reshard_dtype_parse(text, out_dtype);
+    return status == RESHARD_OK ? CLI_DONE : cli_fail_status(status);
+}
+
+static int add_text(const cli_command *command, const cli_option *option, const char *text,
+                    cli_texts *texts)
+{
+    const char *equals = strrchr(text, '=');
+    reshard_dtype dtype;
+    if (texts->count == CLI_TEXTS_MAX)
+        return cli_fail(CLI_USAGE, "%s: --%s is given more than %d times", command->name,
+                        option->name, (int)CLI_TEXTS_MAX);
+    texts->items[texts->count++] = text;
+    return option->kind == CLI_DTYPES ? read_dtype(equals != NULL ? equals + 1 : text, &dtype)
+                                      : CLI_DONE;
+}
+
 static int store_value(const cli_command *command, const cli_option *option, const char *text,
                        void *field)
 {
@@ -124,19 +158,20 @@ static int store_value(const cli_command *command, const cli_option *option, con
             return cli_fail(CLI_USAGE, "%s: --%s \"%s\": expected %s", command->name, option->name,
                             text, option->argument);
         return CLI_DONE;
+    case CLI_MESH:
+        *(const char **)field = text;
+        return check_mesh(text);
     case CLI_FORMAT:
         if (find_format(text, field) != 0)
             return cli_fail(CLI_USAGE, "%s: --%s \"%s\": expected %s", command->name, option->name,
                             text, cli_option_argument(option, argument));
         return CLI_DONE;
-    case CLI_TEXTS: {
-        cli_texts *texts = field;
-        if (texts->count == CLI_TEXTS_MAX)
-            return cli_fail(CLI_USAGE, "%s: --%s is given more than %d times", command->name,
-                            option->name, (int)CLI_TEXTS_MAX);
-        texts->items[texts->count++] = text;
-        return CLI_DONE;
-    }
+    case CLI_DTYPE:
+        return read_dtype(text, field);
+    case CLI_TEXTS:
+    case CLI_PAIRS:
+    case CLI_DTYPES:
+        return add_text(command, option, text, field);
     }
     return CLI_DONE;
 }
@@ -149,10 +184,10 @@ static int take_option(parser *state)
     char argument[CLI_ARGUMENT_TEXT];
     size_t length = strcspn(name, "=");
     const char *value = name[length] == '=' ? name + length + 1 : NULL;
-    int index = written[1] == '-' ? find_option(command, name, length) : -1;
-    if (index < 0)
+    const cli_option *option = written[1] == '-' ? cli_command_find(command, name, length) : NULL;
+    if (option == NULL)
         return fail_unknown(command, written);
-    const cli_option *option = &command->options[index];
+    unsigned char *given = &state->given[option - command->options];
     if (option->kind == CLI_FLAG && value != NULL)
         return cli_fail(CLI_USAGE, "%s: option --%s takes no value", command->name, option->name);
     if (option->kind != CLI_FLAG && value == NULL) {
@@ -162,9 +197,9 @@ static int take_option(parser *state)
                             option->name, cli_option_argument(option, argument));
         value = state->argv[state->next++];
     }
-    if (option->kind != CLI_FLAG && option->kind != CLI_TEXTS && state->given[index])
+    if (option->kind != CLI_FLAG && option->kind < CLI_TEXTS && *given)
         return cli_fail(CLI_USAGE, "%s: option --%s is given twice", command->name, option->name);
-    state->given[index] = 1;
+    *given = 1;
     return store_value(command, option, value, (char *)state->values + option->offset);
 }
 
@@ -189,9 +224,13 @@ static int check_required(const parser *state, const char *const operands[2])
     if (command->second_operand != NULL && operands[1] == NULL && !command->second_is_optional)
         return cli_fail(CLI_USAGE, "%s: %s is missing", command->name, command->second_operand);
     for (int i = 0; i < command->option_count; i++) {
-        if (command->options[i].required && !state->given[i])
-            return cli_fail(CLI_USAGE, "%s: option --%s %s is missing", command->name,
-                            command->options[i].name, command->options[i].argument);
+        const cli_option *option = &command->options[i];
+        if ((option->marks & CLI_REQUIRED) != 0 && !state->given[i])
+            return cli_fail(CLI_USAGE, "%s: option --%s %s is missing", command->name, option->name,
+                            option->argument);
+        if ((option->marks & CLI_NEEDS_SECOND) != 0 && state->given[i] && operands[1] == NULL)
+            return cli_fail(CLI_USAGE, "--%s is for a second checkpoint, but there is only one",
+                            option->name);
     }
     return CLI_DONE;
 }

@@ -5,7 +5,7 @@
 #include "cli/common/program.h"
 
 #include "cli/common/failure.h"
-#include "cli/common/ranks.h"
+#include "cli/common/work.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -31,7 +31,8 @@ void cli_program_print_version(void)
 
 int cli_program_end(int code)
 {
-    if (!cli_ranks_may_fail())
-        return CLI_DONE;
-    return code == CLI_DONE ? cli_finish(code) : code;
+    enum { STOPPED = 128 };
+    if (code == CLI_DONE)
+        return cli_finish(code);
+    return cli_work_signal() != 0 ? STOPPED + cli_work_signal() : code;
 }

@@ -11,11 +11,12 @@
  * cannot be found or the buffer is too small. */
 int cli_program_folder(char *buffer, size_t bytes);
 
-/* Prints "reshard 0.2.0". */
+/* Prints "reshard 0.3.0". */
 void cli_program_print_version(void);
 
 /* Turns a command's exit code into what main returns, after checking that all of standard output
- * was written. Under mpirun, until the ranks are connected, all ranks except the first return 0. */
+ * was written. A command that a signal stopped returns what shells report for that signal: 130 for
+ * SIGINT, 143 for SIGTERM. */
 int cli_program_end(int code);
 
 #endif

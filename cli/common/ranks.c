@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ranks.c - finds out whether mpirun started this process, and loads the MPI backend if so. */
+#define _POSIX_C_SOURCE 200809L
 #include "cli/common/ranks.h"
 
 #include "cli/common/failure.h"
@@ -11,6 +12,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* Variables that launchers set for their processes: Open MPI, and those that use PMI (MPICH,
  * Slurm). */
@@ -53,11 +55,40 @@ const char *cli_ranks_kind(void)
     return is_launched() ? "MPI" : "threads";
 }
 
-static int connected; /* the MPI backend has been started */
-
-int cli_ranks_may_fail(void)
+int32_t cli_ranks_rank(void)
 {
-    return connected || cli_ranks_are_first();
+    return is_launched() && read_variable(rank_variables) > 0 ? read_variable(rank_variables) : 0;
+}
+
+static int connected; /* the body has begun on this rank, hence on all of them */
+
+int cli_ranks_are_connected(void)
+{
+    return connected;
+}
+
+int cli_ranks_outlive_first(void)
+{
+    /* An error that all ranks find is printed once if this is longer than mpirun takes to end the
+     * job, and several times otherwise, which does no harm. */
+    static int waited;
+    const struct timespec long_enough = {.tv_sec = 2};
+    if (waited)
+        return 1;
+    waited = 1;
+    return nanosleep(&long_enough, NULL) == 0;
+}
+
+typedef struct connecting {
+    reshard_rank_fn body;
+    void *user;
+} connecting;
+
+static reshard_status begin_body(void *user, reshard_group *group)
+{
+    const connecting *c = user;
+    connected = 1;
+    return c->body(c->user, group);
 }
 
 /* Returns CLI_DONE and the status that all ranks agree on, or prints a message and returns another
@@ -77,11 +108,11 @@ static int run_mpi(reshard_rank_fn body, void *user, reshard_status *out_status)
                         "where MPI is: install libopenmpi-dev and build reshard again, or install "
                         "the package that has libreshard_mpi",
                         backend != NULL ? "it lacks reshard_mpi_run" : cli_library_error());
-    connected = 1;
-    *out_status = run(NULL, body, user);
+    connecting both = {body, user};
+    *out_status = run(NULL, begin_body, &both);
     /* All ranks have the same status, but only the first one fails: mpirun kills all ranks as soon
      * as one fails, and that must not happen before the first has printed its message. */
-    if (!cli_ranks_are_first())
+    if (connected && !cli_ranks_are_first())
         *out_status = RESHARD_OK;
     return CLI_DONE;
 }
@@ -97,8 +128,18 @@ int cli_ranks_run(int32_t count, reshard_rank_fn body, void *user)
     return code != CLI_DONE || status == RESHARD_OK ? code : cli_fail_status(status);
 }
 
-int cli_ranks_share(reshard_rank_fn body, void *user, const char *const *subject,
-                    const char *(*find_hint)(reshard_status status))
+/* Whether the library's error is about this file or folder, or about a path inside of it. */
+static int is_about(const char *path)
+{
+    reshard_error error = {.size = sizeof error};
+    size_t length = strlen(path);
+    (void)reshard_error_get(&error);
+    const char *rest = error.subject + length;
+    return length != 0 && strncmp(error.subject, path, length) == 0 &&
+           (*rest == '\0' || *rest == '/' || path[length - 1] == '/');
+}
+
+int cli_ranks_share(reshard_rank_fn body, void *user, const char *const *path)
 {
     reshard_status status = RESHARD_OK;
     int code = CLI_DONE;
@@ -108,9 +149,6 @@ int cli_ranks_share(reshard_rank_fn body, void *user, const char *const *subject
         status = body(user, NULL);
     if (code != CLI_DONE || status == RESHARD_OK)
         return code;
-    const char *words = reshard_error_text();
-    const char *hint = find_hint != NULL ? find_hint(status) : NULL;
-    int names = subject != NULL && *subject != NULL && strstr(words, *subject) == NULL;
-    return cli_fail(CLI_FAILED, "%s%s%s%s%s", names ? *subject : "", names ? ": " : "", words,
-                    hint != NULL ? "; " : "", hint != NULL ? hint : "");
+    int is_named = path == NULL || *path == NULL || is_about(*path);
+    return cli_fail_library(status, CLI_FAILED, is_named ? NULL : *path);
 }

@@ -91,3 +91,19 @@ const char *cli_size_text(uint64_t bytes, char buffer[CLI_SIZE_TEXT])
     snprintf(buffer, CLI_SIZE_TEXT, "%s %s", digits, units[unit]);
     return buffer;
 }
+
+const char *cli_count_text(uint64_t count, char buffer[CLI_SIZE_TEXT])
+{
+    static const char *const words[] = {"million", "billion", "trillion", "quadrillion"};
+    double shown = (double)count / 1e6;
+    int word = 0;
+    if (count < 1000000) {
+        (void)snprintf(buffer, CLI_SIZE_TEXT, "%" PRIu64, count);
+        return buffer;
+    }
+    for (; word < 3 && shown >= 999.5; word++)
+        shown /= 1000;
+    int digits = shown < 9.995 ? 2 : shown < 99.95 ? 1 : 0;
+    (void)snprintf(buffer, CLI_SIZE_TEXT, "%.*f %s", digits, shown, words[word]);
+    return buffer;
+}

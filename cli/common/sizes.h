@@ -21,4 +21,8 @@ int cli_size_parse(const char *text, size_t *out_bytes);
 /* "512 B", "48 MiB", "1.5 GiB". Returns `buffer`. */
 const char *cli_size_text(uint64_t bytes, char buffer[CLI_SIZE_TEXT]);
 
+/* How many of something there are, with three digits beyond a million: "66048", "1.97 million",
+ * "6.74 billion". Returns `buffer`. */
+const char *cli_count_text(uint64_t count, char buffer[CLI_SIZE_TEXT]);
+
 #endif

@@ -3,17 +3,19 @@
  * style.c - decides once, from the environment, whether standard output is styled, and prints
  * untrusted text.
  */
-#define _POSIX_C_SOURCE 200809L
+#define _DEFAULT_SOURCE
 #include "cli/common/style.h"
 
 #include "cli/common/memory.h"
 #include "cli/common/ranks.h"
+#include "cli/common/sizes.h"
 
 #include <reshard/base.h>
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 int cli_output_is_styled(void)
@@ -54,4 +56,18 @@ void cli_print_shown_part(const char *bytes, size_t count)
 void cli_print_shown(const char *text)
 {
     cli_print_shown_part(text, strlen(text));
+}
+
+enum { COLUMNS_DEFAULT = 80, COLUMNS_MAX = 1000 };
+
+int cli_window_columns(void)
+{
+    struct winsize window;
+    uint64_t columns = COLUMNS_DEFAULT;
+    const char *told = getenv("COLUMNS");
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col != 0)
+        columns = window.ws_col;
+    else if (told != NULL && cli_number_parse(told, COLUMNS_MAX, &columns) != 0)
+        columns = COLUMNS_DEFAULT;
+    return columns > COLUMNS_MAX ? COLUMNS_MAX : (int)columns;
 }

@@ -17,6 +17,9 @@ int cli_output_is_styled(void);
 const char *cli_style_begin(cli_style style);
 const char *cli_style_end(cli_style style);
 
+/* The window's width according to the terminal, otherwise to COLUMNS, otherwise 80. */
+int cli_window_columns(void);
+
 /* Prints untrusted text, such as a path or the name of a tensor, escaped by reshard_text_escape, so
  * that it stays on its line and cannot control the terminal. */
 void cli_print_shown(const char *text);

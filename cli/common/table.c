@@ -17,6 +17,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The first column has at least LEAST_WIDTH; what is printed below a row begins after INDENT. */
+enum { LEAST_WIDTH = 12, INDENT = 4 };
+
 typedef struct cell {
     size_t offset;
     int width;
@@ -27,6 +30,7 @@ typedef struct cell {
 typedef struct column {
     cli_align align;
     int width;
+    int apart; /* wider cells are printed on a line of their own; 0: none are */
 } column;
 
 struct cli_table {
@@ -107,6 +111,24 @@ void cli_table_add_line(cli_table *table, cli_style style, const char *format, .
     va_end(arguments);
 }
 
+void cli_table_fit(cli_table *table, int columns)
+{
+    column *first = &table->columns[0], *last = &table->columns[table->column_count - 1];
+    int room = columns;
+    for (int i = 1; i < table->column_count; i++)
+        room -= 2 + (i < table->column_count - 1 ? table->columns[i].width : 0);
+    if (first->width + last->width <= room)
+        return;
+    /* The last column gets what the first leaves, or else about a third. */
+    int least = room / 3 < last->width ? room / 3 : last->width;
+    int left = room - first->width;
+    if (last->width > (left > least ? left : least))
+        last->width = last->apart = left > least ? left : least;
+    if (first->width > room - last->width)
+        first->width = first->apart =
+            room - last->width > LEAST_WIDTH ? room - last->width : LEAST_WIDTH;
+}
+
 static void print_styled(const cli_table *table, const cell *printed)
 {
     printf("%s%s%s", cli_style_begin(printed->style), table->text + printed->offset,
@@ -126,22 +148,44 @@ static int print_cell(const cli_table *table, const cell *printed, const column 
     return padding - before;
 }
 
+/* Prints a row. A first cell that is too wide gets a line above it, a last one a line below. */
+static void print_row(const cli_table *table, const cell *cells)
+{
+    int owed = 0;
+    const cell *below = NULL;
+    for (int i = 0; i < table->column_count; i++) {
+        const column *under = &table->columns[i];
+        const cell *printed = &cells[i];
+        int is_apart = under->apart != 0 && printed->width > under->apart;
+        if (is_apart && i == 0) {
+            print_styled(table, printed);
+            putchar('\n');
+            owed = under->width + 2;
+        } else if (is_apart) {
+            below = printed;
+        } else {
+            owed = print_cell(table, printed, under, owed) + 2;
+        }
+    }
+    putchar('\n');
+    if (below != NULL) {
+        printf("%*s", INDENT, "");
+        print_styled(table, below);
+        putchar('\n');
+    }
+}
+
 void cli_table_print(const cli_table *table)
 {
-    int column_index = 0;
-    int owed = 0;
-    for (size_t i = 0; i < table->cell_count; i++) {
+    for (size_t i = 0; i < table->cell_count;) {
         const cell *printed = &table->cells[i];
         if (printed->is_line) {
             print_styled(table, printed);
             putchar('\n');
+            i++;
             continue;
         }
-        owed = print_cell(table, printed, &table->columns[column_index], owed) + 2;
-        if (++column_index == table->column_count) {
-            putchar('\n');
-            column_index = 0;
-            owed = 0;
-        }
+        print_row(table, printed);
+        i += (size_t)table->column_count;
     }
 }

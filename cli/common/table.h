@@ -24,6 +24,11 @@ void cli_table_add(cli_table *table, cli_style style, const char *format, ...) C
 void cli_table_add_line(cli_table *table, cli_style style, const char *format, ...)
     CLI_PRINTF(3, 4);
 
+/* Makes lines fit a width, as far as the columns between the first and the last allow: a first cell
+ * that is too long is printed on a line of its own, above the rest of its row, and a last one below
+ * it. */
+void cli_table_fit(cli_table *table, int columns);
+
 /* Prints to standard output. Columns are two spaces apart; no line ends in spaces. */
 void cli_table_print(const cli_table *table);
 

@@ -30,13 +30,12 @@ static const double line_seconds = 10.0;
 static const int stop_signals[] = {SIGINT, SIGTERM, SIGHUP};
 enum { STOP_SIGNALS = sizeof stop_signals / sizeof stop_signals[0] };
 
-static volatile sig_atomic_t stop_wanted;
+static volatile sig_atomic_t stop_wanted; /* the signal that asked for it; 0: none */
 static int bar_is_shown;
 
 static void want_stop(int number)
 {
-    (void)number;
-    stop_wanted = 1;
+    stop_wanted = number;
 }
 
 double cli_seconds(void)
@@ -51,6 +50,11 @@ int cli_work_cancelled(void)
     return stop_wanted != 0;
 }
 
+int cli_work_signal(void)
+{
+    return stop_wanted;
+}
+
 static int ask_cancelled(void *user)
 {
     (void)user;
@@ -60,6 +64,13 @@ static int ask_cancelled(void *user)
 static void report(void *user, const char *what, uint64_t done, uint64_t total)
 {
     cli_work_report(user, what, done, total);
+}
+
+static void log_line(void *user, const char *line)
+{
+    const cli_work *work = user;
+    if (work->logs)
+        cli_warn(line);
 }
 
 /* Leaves a signal alone if our parent ignores it, as nohup does, and shells for background jobs. */
@@ -90,6 +101,7 @@ int cli_work_begin(cli_work *work)
     *work = (cli_work){.started = cli_seconds(), .watched = isatty(STDERR_FILENO)};
     reshard_context_options options = {
         .size = sizeof options,
+        .log = log_line,
         .progress = report,
         .cancelled = ask_cancelled,
         .user = work,

@@ -16,6 +16,7 @@ typedef struct cli_work {
     const char *what;      /* the current step, as the library calls it */
     int watched;           /* standard error is a terminal */
     int in_bytes;          /* set by the caller: progress counts bytes */
+    int logs;              /* set by the caller: print what the library logs */
     int in_lines; /* set by the caller: without a terminal, print a line every ten seconds */
 } cli_work;
 
@@ -33,6 +34,9 @@ void cli_work_report(cli_work *work, const char *what, uint64_t done, uint64_t t
 void cli_work_hide_bar(void);
 /* Whether the user asked to stop. */
 int cli_work_cancelled(void);
+
+/* The signal by which the user asked to stop; 0: none. */
+int cli_work_signal(void);
 
 /* Seconds of a monotonic clock. */
 double cli_seconds(void);

@@ -27,10 +27,10 @@ extern "C" {
 #endif
 
 #define RESHARD_VERSION_MAJOR 0
-#define RESHARD_VERSION_MINOR 2
+#define RESHARD_VERSION_MINOR 3
 #define RESHARD_VERSION_PATCH 0
 
-/* The library's version as text, such as "0.2.0". Static; never NULL. */
+/* The library's version as text, such as "0.3.0". Static; never NULL. */
 RESHARD_API const char *reshard_version(void);
 
 /* The version of the binary interface: if reshard_abi_version() differs from the number a program
@@ -38,6 +38,8 @@ RESHARD_API const char *reshard_version(void);
  * their end, do not change it. */
 #define RESHARD_ABI_VERSION 2
 RESHARD_API int32_t reshard_abi_version(void);
+
+#define RESHARD_NDIM_MAX 8 /* dimensions of a tensor */
 
 /* ---- status ---------------------------------------------------------------------------------- */
 
@@ -84,6 +86,69 @@ RESHARD_API const char *reshard_status_text(reshard_status status);
 /* Describes this thread's last failed call: what was wrong, and with which value. "" if no call has
  * failed yet. Valid until this thread's next failed call. */
 RESHARD_API const char *reshard_error_text(void);
+
+/*
+ * What would help, where the library knows it: name, number, and name in JSON. Error texts say it
+ * in general words; whoever shows them adds how to say it there: an option of a command, an
+ * argument of a function.
+ *   SOURCE_MESH  the mesh that the source is split over (reshard_checkpoint_options.from) has to be
+ *                given, or corrected
+ *   TARGET_MESH  the mesh to split over (reshard_conversion_options.to) has to be given
+ *   SET_KEY      the rules need a number for the key that is the subject (.sets)
+ *   RULES        rules have to be given (.rules)
+ *   CONFIG       a folder with config.json (.config), or rules, have to be given
+ *   DTYPE        a dtype has to be chosen (.dtypes)
+ *   EXCLUDE      tensors can be left out (.excludes); the subject is the one in question
+ *   PADDING      padding that is not zero can be allowed (.padding "any")
+ *   RESUME       the subject is the output of an interrupted conversion, which can be continued
+ *                (reshard_conversion_run_options.resume)
+ *   FINISH       the subject is a source that an interrupted conversion left; it has to be finished
+ *                first
+ *   DEQUANTIZE   quantised weights have to be dequantised, to a dtype to be chosen (.dequantize)
+ */
+#define RESHARD_HINT_LIST(X)         \
+    X(NONE, 0, "none")               \
+    X(SOURCE_MESH, 1, "source-mesh") \
+    X(TARGET_MESH, 2, "target-mesh") \
+    X(SET_KEY, 3, "set-key")         \
+    X(RULES, 4, "rules")             \
+    X(CONFIG, 5, "config")           \
+    X(DTYPE, 6, "dtype")             \
+    X(EXCLUDE, 7, "exclude")         \
+    X(PADDING, 8, "padding")         \
+    X(RESUME, 9, "resume")           \
+    X(FINISH, 10, "finish")          \
+    X(DEQUANTIZE, 11, "dequantize")
+
+typedef enum reshard_hint {
+#define RESHARD_HINT_ENUM(name, number, text) RESHARD_HINT_##name = (number),
+    RESHARD_HINT_LIST(RESHARD_HINT_ENUM)
+#undef RESHARD_HINT_ENUM
+        RESHARD_HINT_COUNT
+} reshard_hint;
+
+/* An error in fields, for programs to decide by; its text is for people, and may change. */
+typedef struct reshard_error {
+    size_t size; /* sizeof(reshard_error) */
+    reshard_status status;
+    reshard_hint hint;
+    int32_t has_rank;    /* non-zero: a rank of a group failed, and the text names it */
+    int32_t rank;        /* that rank */
+    const char *subject; /* the file, tensor, key or value that the error is about, unescaped; "" if
+                          * the library names none, or if it is too long */
+    const char *text;    /* reshard_error_text() */
+} reshard_error;
+
+/* Describes this thread's last failed call; set out_error->size first. If no call has failed yet,
+ * the status is RESHARD_OK. Subject and text are valid until this thread's next failed call.
+ * Errors: INVALID for a size that no release has. Local. */
+RESHARD_API reshard_status reshard_error_get(reshard_error *out_error);
+/* For rank bodies, transports and bindings: makes this the thread's error, and returns its status.
+ * Subject and text are copied, and may be those of reshard_error_get. Zero and NULL are the same as
+ * in reshard_error_set. Local. */
+RESHARD_API reshard_status reshard_error_put(const reshard_error *error);
+/* The same with a status and a text only. */
+RESHARD_API reshard_status reshard_error_set(reshard_status status, const char *text);
 
 /* Makes untrusted bytes, such as tensor names, safe to show on one line: control characters,
  * invisible characters, characters that change the direction of text, and bytes that are not UTF-8
@@ -146,8 +211,22 @@ RESHARD_API void reshard_context_trim(reshard_context *context);
 
 /* A pointer to an options struct with its size set, the given fields, and zero elsewhere, for use
  * in one call:
- *     reshard_linear_create(NULL, 8, 8, RESHARD_OPTIONS(reshard_layer_options, .seed = 1), &m) */
+ *     reshard_linear_create(NULL, 8, 8, RESHARD_OPTIONS(reshard_layer_options, .seed = 1), &m)
+ * In C++ it needs C++20, and fields have to be in the order of the struct. */
+#ifndef __cplusplus
 #define RESHARD_OPTIONS(type, ...) (&(type){.size = sizeof(type), __VA_ARGS__})
+#else
+extern "C++" {
+/* The struct lives to the end of the call that it is made for. */
+template <typename options_type>
+inline const options_type *reshard_options_pointer(const options_type &options)
+{
+    return &options;
+}
+}
+#define RESHARD_OPTIONS(type, ...) \
+    (reshard_options_pointer(type{.size = sizeof(type), __VA_ARGS__}))
+#endif
 
 /* ---- element types --------------------------------------------------------------------------- */
 

@@ -71,11 +71,27 @@ typedef struct reshard_checkpoint_options {
      * only: its tensors have the shapes that this rank holds, a note says which file of how many it
      * is, and it cannot be converted. Zero: such a file is an error. */
     int one_rank;
+    /* A folder whose config.json is used instead of the one beside the checkpoint, where rules need
+     * numbers and where conversions write one. Its other files that hold no weights (tokenizers) go
+     * along with it; they come before files of the same names in the checkpoint's folder. For
+     * checkpoints without a config.json: distributed ones, rank files, adapters. NULL: none.
+     * Errors: NOT_FOUND, INVALID if it has no config.json. */
+    const char *config;
+    /* What to do with tensors that cannot be read, such as sparse ones and those that PyTorch has
+     * quantised. Zero: one of them is an error. Non-zero: they are listed by
+     * reshard_checkpoint_unreadable, and the others can be used. Digests and comparisons of the
+     * whole checkpoint fail then; conversions do, unless their patterns leave such tensors out. It
+     * is an error if no tensor can be read. */
+    int unreadable;
+    /* Non-zero: a folder that a conversion or a save has not finished (its journal is there and
+     * does not say so) is opened for inspection only: a note says that it is unfinished, and it can
+     * be neither read nor converted. Zero: such a folder is an error, UNFINISHED. */
+    int unfinished;
 } reshard_checkpoint_options;
 
 /* path: a folder or one file. options NULL: all zero. The files stay open until destroy. Errors:
  * NOT_FOUND, IO, SYNTAX, CORRUPT, GAP, OVERLAP, ..., with a text that names the tensor and the
- * file; UNSUPPORTED for a known format that cannot be read. */
+ * file; UNSUPPORTED for a known format that cannot be read; UNFINISHED. */
 RESHARD_API reshard_status reshard_checkpoint_open(reshard_context *context, const char *path,
                                                    const reshard_checkpoint_options *options,
                                                    reshard_checkpoint **out_checkpoint);
@@ -88,6 +104,9 @@ RESHARD_API const char *reshard_checkpoint_format(const reshard_checkpoint *chec
 /* Bytes of all tensors, each element counted once. */
 RESHARD_API uint64_t reshard_checkpoint_bytes(const reshard_checkpoint *checkpoint);
 RESHARD_API int32_t reshard_checkpoint_file_count(const reshard_checkpoint *checkpoint);
+/* How many of them, the first ones, are files on disk. Others are made from these while they are
+ * read: what is compressed or quantised in them. */
+RESHARD_API int32_t reshard_checkpoint_disk_file_count(const reshard_checkpoint *checkpoint);
 /* The path of a file, relative to the checkpoint's folder. Lives as long as the checkpoint; NULL
  * beyond the last. */
 RESHARD_API const char *reshard_checkpoint_file_name(const reshard_checkpoint *checkpoint,
@@ -96,6 +115,10 @@ RESHARD_API const char *reshard_checkpoint_file_name(const reshard_checkpoint *c
  * NULL beyond the last. */
 RESHARD_API const char *reshard_checkpoint_note(const reshard_checkpoint *checkpoint,
                                                 int64_t index);
+/* The same for what may be meant to do harm: a pickle that would make Python call something. The
+ * library calls nothing. */
+RESHARD_API const char *reshard_checkpoint_warning(const reshard_checkpoint *checkpoint,
+                                                   int64_t index);
 
 /* A stored value that is not a tensor, such as a step count or a hyper-parameter. Pointers live as
  * long as the checkpoint. */
@@ -108,6 +131,20 @@ typedef struct reshard_stored_value {
 /* Values, numbered from 0 in the order of the files. Errors: RANGE beyond the last. */
 RESHARD_API reshard_status reshard_checkpoint_value(const reshard_checkpoint *checkpoint,
                                                     int64_t index, reshard_stored_value *out_value);
+
+/* A tensor that cannot be read. Pointers live as long as the checkpoint. */
+typedef struct reshard_unreadable_tensor {
+    size_t size;      /* sizeof(reshard_unreadable_tensor), set by the caller */
+    const char *name; /* like the name of a tensor, below */
+    size_t name_bytes;
+    const char *reason; /* one line that names file and tensor */
+} reshard_unreadable_tensor;
+/* Tensors that cannot be read, numbered from 0, if the checkpoint was opened with `unreadable`.
+ * They are not among those that reshard_checkpoint_tensor numbers. Errors: RANGE beyond the
+ * last. */
+RESHARD_API reshard_status reshard_checkpoint_unreadable(const reshard_checkpoint *checkpoint,
+                                                         int64_t index,
+                                                         reshard_unreadable_tensor *out_tensor);
 
 /* Pointers live as long as the checkpoint. */
 typedef struct reshard_stored_tensor {
@@ -128,6 +165,10 @@ typedef struct reshard_stored_tensor {
     int32_t whole_ndim;
     const int64_t *whole_shape, *whole_offset;
     const char *whole_spec;
+    /* The quantised type that the file has it in ("Q4_K"), if that is not its dtype: reading it
+     * gives the values, in the dtype. Else NULL. Static. */
+    const char *stored_as;
+    uint64_t stored_bytes; /* in the files, without copies */
 } reshard_stored_tensor;
 
 /* Tensors are numbered in the order of their names, compared as bytes. */
@@ -181,7 +222,7 @@ typedef struct reshard_rank_tensor {
 
 typedef struct reshard_read_options {
     size_t size;          /* sizeof(reshard_read_options) */
-    int32_t threads;      /* 0: as many as there are processors, up to 8 */
+    int32_t threads;      /* at most 256; 0: one for each processor, up to 8 */
     reshard_trace *trace; /* where the threads record, as threads of the rank; or NULL */
     /* On success, the number of values that are finite in the files and no longer so after the
      * cast. NULL: not wanted. */
@@ -227,7 +268,7 @@ RESHARD_API void reshard_checkpoint_unmap_file(void *memory, size_t bytes);
 
 typedef struct reshard_digest_options {
     size_t size;     /* sizeof(reshard_digest_options) */
-    int32_t threads; /* 0: as many as there are processors, up to 8; ranks divide them */
+    int32_t threads; /* at most 256; 0: one for each processor, up to 8; ranks divide them */
     /* Non-zero: if a box is stored more than once, all copies are read, and must be equal. */
     int check_copies;
     /* Ranks that share the work; NULL: this one alone. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * comparison.h - compares two checkpoints byte for byte, whatever their splits and formats: do they
- * hold the same tensors, or is one what a conversion makes of the other?
+ * hold the same tensors, or is one what a conversion makes of the other? And if not, how far apart
+ * are their numbers?
  *
  *     reshard_checkpoint_compare(a, b, NULL, &comparison);
  *     reshard_comparison_get_stats(comparison, &stats);
@@ -33,9 +34,16 @@ typedef struct reshard_comparison_options {
     /* Non-zero: compare digests instead of bytes, reading A and B one after the other. Differences
      * then name no element, and the conversion must not change dtypes. */
     int by_digest;
-    int32_t threads; /* 0: as many as there are processors, up to 8; ranks divide them */
+    int32_t threads; /* at most 256; 0: one for each processor, up to 8; ranks divide them */
     /* Ranks that share the work; NULL: this one alone. */
     reshard_group *group;
+    /* Non-zero: read tensors that differ in bytes, or in dtype alone, once more, and measure how
+     * far their numbers are apart. Not with by_digest. */
+    int measure;
+    /* If above 0, a tensor that differs passes if no number is further than this from the other
+     * side's, and if the relative L2 distance is at most that; it passes whatever its dtype is. It
+     * never passes if a NaN or an infinity has no equal on the other side. Both imply `measure`. */
+    double tolerance, tolerance_l2;
 } reshard_comparison_options;
 
 /*
@@ -44,8 +52,9 @@ typedef struct reshard_comparison_options {
  * all are listed. options NULL: all zero. Both checkpoints must outlive the comparison. Reports
  * progress in bytes, and can be cancelled. Errors: IO; CORRUPT (also if copies differ within one
  * checkpoint); INVALID if A has tensors but none of them is compared; those of the conversion's
- * rules and patterns; UNSUPPORTED (digests of cast tensors, a conversion that dequantises);
- * CANCELLED; NO_MEMORY.
+ * rules and patterns, and if digests are to be measured or a tolerance is not a number from 0 on;
+ * UNSUPPORTED (digests of cast tensors, a conversion that dequantises or maps); CANCELLED;
+ * NO_MEMORY.
  *
  * Local, or with a group Collective over it: each rank has opened both checkpoints itself, each
  * byte is read by one rank, and all get the same result or the same status. Errors: also MISMATCH.
@@ -57,14 +66,17 @@ RESHARD_API reshard_status reshard_checkpoint_compare(const reshard_checkpoint *
 RESHARD_API void reshard_comparison_destroy(reshard_comparison *comparison);
 
 typedef struct reshard_comparison_stats {
-    size_t size;              /* sizeof(reshard_comparison_stats), set by the caller */
-    int64_t tensors_compared; /* those that both have, with the same dtype and shape */
+    size_t size; /* sizeof(reshard_comparison_stats), set by the caller */
+    /* those that both have, with the same dtype and shape, or with the same shape and measured */
+    int64_t tensors_compared;
     uint64_t bytes_compared;  /* of B */
     int64_t tensors_left_out; /* of A, left out by the conversion's options */
     int64_t tensors_dropped;  /* only in A, and ignored */
-    int64_t difference_count;
+    int64_t difference_count; /* without tensors_within */
     /* The digests of A and B as they are stored, if digests were compared; otherwise "". */
     char digest_a[RESHARD_DIGEST_TEXT], digest_b[RESHARD_DIGEST_TEXT];
+    int64_t tensors_within;       /* differ, and pass because they are within the tolerance */
+    int64_t tensors_within_dtype; /* of these: have another dtype in B */
 } reshard_comparison_stats;
 RESHARD_API reshard_status reshard_comparison_get_stats(const reshard_comparison *comparison,
                                                         reshard_comparison_stats *out_stats);
@@ -95,9 +107,23 @@ typedef struct reshard_difference {
     int32_t ndim;
     int64_t element[RESHARD_NDIM_MAX];
     char value_a[RESHARD_VALUE_TEXT], value_b[RESHARD_VALUE_TEXT];
+    /* The rest is zero unless the tensor was measured, which takes the same shape in A and B and
+     * dtypes with numbers: floats of 8 bits and more (but not e8m0 and fnuz), integers, bool;
+     * complex numbers count as two. A's numbers are those after the conversion. */
+    int measured;
+    int is_within;             /* within the tolerance */
+    int64_t number_count;      /* all numbers of the tensor */
+    int64_t numbers_differing; /* in their bits; if dtypes differ, in their values */
+    int64_t nan_count[2];      /* in A and in B */
+    int64_t infinite_count[2]; /* in A and in B */
+    int64_t unlike_count;      /* NaNs and infinities without an equal on the other side */
+    /* Of numbers that are finite on both sides: the largest and the mean of |a - b|, |a - b| / |a|
+     * and the cosine between a and b as vectors. NaN: not defined, because there are no such
+     * numbers, a side is zero, or the sums leave the range of a double. */
+    double largest, mean, relative_l2, cosine;
 } reshard_difference;
-/* Differences are sorted by name, compared as bytes: 0 <= index < difference_count. Errors:
- * RANGE. */
+/* First the differences, then the tensors within the tolerance, both sorted by name, compared as
+ * bytes: 0 <= index < difference_count + tensors_within. Errors: RANGE. */
 RESHARD_API reshard_status reshard_comparison_get_difference(const reshard_comparison *comparison,
                                                              int64_t index,
                                                              reshard_difference *out_difference);

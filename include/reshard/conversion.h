@@ -55,7 +55,7 @@ typedef struct reshard_conversion_options {
     int32_t rename_count;
     const char *const *renames;
     size_t memory_bytes_max; /* for blocks in flight, at least 1 MiB; 0: 512 MiB */
-    int32_t threads;         /* 0: as many as there are processors, up to 8; ranks divide them */
+    int32_t threads; /* at most 256; 0: one for each processor, up to 8; ranks divide them */
     /* Ranks that share the work; NULL: this one alone. Memory and threads are per rank. */
     reshard_group *group;
     /* Take only the tensors under this name ("only.*"), and remove it from their names. NULL: as
@@ -77,6 +77,22 @@ typedef struct reshard_conversion_options {
     /* Where planning and all runs record what they do when, or NULL. Must outlive the
      * conversion. */
     reshard_trace *trace;
+    /* Non-zero: no padding is added, whatever pad() in the rules says. A dimension that does not
+     * divide evenly is then cut unevenly. */
+    int no_pad;
+    /* A map (map.h, docs/maps.md), by the path of its file or as text: the selected tensors become
+     * those of its other side. All patterns see names in the source, rules see the names that the
+     * map makes. Its $keys are those of rules. NULL: no map. */
+    const char *map_file, *map_text;
+    /* The naming to write. With a map: one of its sides, by its naming or as "left" or "right";
+     * NULL: the side that the source's tensors do not fit. Without a map: one of those that
+     * reshard_naming_at lists; the source's own is recognised by its names, and the maps between
+     * them are chosen by config.json's model_type. It brings its format, unless one is given. */
+    const char *as;
+    /* A file that says exactly what is to be written: {"name": ["bfloat16", [24, 64]], ..}, the
+     * dtype and shape of every tensor that each rank holds, or of whole tensors. If what would be
+     * written differs, that is an error with the first differences. NULL: none. */
+    const char *like;
 } reshard_conversion_options;
 
 /*
@@ -114,6 +130,9 @@ typedef struct reshard_conversion_stats {
     uint64_t memory_bytes; /* for all blocks in flight, on one rank */
     int32_t threads;       /* on one rank */
     int32_t ranks;
+    /* The naming of the source, and as what it is written by which map ("hf; written as hf5 by map
+     * hf-hf5"); "" without `as`, or with a map of one's own. */
+    const char *naming;
 } reshard_conversion_stats;
 RESHARD_API reshard_status reshard_conversion_get_stats(const reshard_conversion *conversion,
                                                         reshard_conversion_stats *out_stats);
@@ -122,7 +141,9 @@ typedef struct reshard_conversion_tensor {
     size_t size;      /* sizeof(reshard_conversion_tensor), set by the caller */
     const char *name; /* name_bytes bytes of UTF-8, which may hold NUL; a NUL follows */
     size_t name_bytes;
-    int64_t source; /* index of the checkpoint's tensor that it comes from */
+    /* index of the checkpoint's tensor that it comes from; if a map makes it of several, of the
+     * first; -1 if a map makes it of none */
+    int64_t source;
     reshard_dtype dtype;
     int32_t ndim; /* may exceed RESHARD_NDIM_MAX */
     const int64_t *shape;
@@ -137,25 +158,59 @@ typedef struct reshard_conversion_tensor {
     const int64_t *local_shape;
     /* what `cut` cuts: the shape with padding; NULL if local_shape is */
     const int64_t *padded_shape;
+    int64_t source_count; /* tensors of the checkpoint that it is made of */
+    /* Which line of which map makes it; NULL and 0 without a map. */
+    const char *map_file;
+    int32_t map_line;
+    const reshard_layout *layout; /* `cut` with padded_shape; NULL if local_shape is */
 } reshard_conversion_tensor;
 /* Tensors are numbered in the order of their names, compared as bytes: 0 <= index < tensor_count.
  * Errors: RANGE. */
 RESHARD_API reshard_status reshard_conversion_get_tensor(const reshard_conversion *conversion,
                                                          int64_t index,
                                                          reshard_conversion_tensor *out_tensor);
+/* The index of one of the checkpoint's tensors that a tensor is made of, 0 <= index < source_count;
+ * -1 if there is none. */
+RESHARD_API int64_t reshard_conversion_source(const reshard_conversion *conversion, int64_t tensor,
+                                              int64_t index);
 /* One line about something that is left out or may be unexpected, such as tensors that rules drop,
  * or files that are copied along or not. Notes are numbered from 0; NULL beyond the last. The
  * checkpoint has notes of its own. */
 RESHARD_API const char *reshard_conversion_note(const reshard_conversion *conversion,
                                                 int64_t index);
+/* The same for what is probably wrong, such as shapes that config.json contradicts. */
+RESHARD_API const char *reshard_conversion_warning(const reshard_conversion *conversion,
+                                                   int64_t index);
 /* The path of a target file, relative to the target; 0 <= file < target_file_count. NULL for a file
  * that is not written because it would hold nothing, and beyond the last. */
 RESHARD_API const char *reshard_conversion_file_name(const reshard_conversion *conversion,
                                                      int32_t file);
 /* How many bytes go from each source file to each target file, counted as they are written:
- * source_file_count rows of target_file_count numbers. */
+ * source_file_count rows of target_file_count numbers. A tensor that is computed counts as from the
+ * file of the first tensor it is made of. */
 RESHARD_API void reshard_conversion_get_matrix(const reshard_conversion *conversion,
                                                uint64_t *out_bytes);
+
+/* ---- what rules say -------------------------------------------------------------------------- */
+
+/* How the tensors of a checkpoint would be named, cast and cut, without an output: for those who
+ * read, or only ask. No format and no file beside the tensors' matters. */
+typedef struct reshard_cuts reshard_cuts;
+
+/* Takes these options: to, rules, sets, dtypes, includes, excludes, renames, only, dequantize,
+ * no_pad. All tensors are taken, unless patterns say otherwise; without `to`, none is cut. The
+ * checkpoint must outlive the cuts. Errors: as reshard_conversion_create; INVALID if another option
+ * is given that decides which tensors there are (a map, `as`). Local. */
+RESHARD_API reshard_status reshard_cuts_create(const reshard_checkpoint *checkpoint,
+                                               const reshard_conversion_options *options,
+                                               reshard_cuts **out_cuts);
+RESHARD_API void reshard_cuts_destroy(reshard_cuts *cuts);
+RESHARD_API int64_t reshard_cuts_tensor_count(const reshard_cuts *cuts);
+/* As reshard_conversion_get_tensor. Pointers live as long as the cuts. Errors: RANGE. Local. */
+RESHARD_API reshard_status reshard_cuts_get_tensor(const reshard_cuts *cuts, int64_t index,
+                                                   reshard_conversion_tensor *out_tensor);
+/* Which rules are used, and why; "" if none. */
+RESHARD_API const char *reshard_cuts_rules(const reshard_cuts *cuts);
 
 /* ---- running --------------------------------------------------------------------------------- */
 
@@ -178,12 +233,16 @@ typedef struct reshard_conversion_report {
     int64_t tensors_digested; /* tensors whose bytes were all digested */
     /* Digests of what was read and of what was written, as reshard_checkpoint_digest gives them. ""
      * if some bytes did not pass through memory (shared, or done by an earlier run) and verify was
-     * not set; source_digest is also "" if some of the source's tensors were left out. */
+     * not set; source_digest is also "" if some of the source's tensors were left out, and with a
+     * map. */
     char source_digest[RESHARD_DIGEST_TEXT], digest[RESHARD_DIGEST_TEXT];
     uint64_t bytes_verified; /* of the output, read back and compared */
     /* Values that are finite in the source but no longer after the cast. Without verify, values
      * written by an earlier run (bytes_resumed) are not counted. */
     uint64_t values_overflowed;
+    /* Checksums in the source's files (CRCs of archives) that were not looked at, because their
+     * bytes were not all read. With verify, all are. */
+    int64_t crcs_unchecked;
 } reshard_conversion_report;
 
 /*
@@ -195,8 +254,9 @@ typedef struct reshard_conversion_report {
  * passes through memory is digested as it is read and as it is written. options NULL: all zero.
  * out_report may be NULL. May be called again for another target. Errors: INVALID (something else
  * exists at the target); UNFINISHED (an interrupted conversion is there, and resume is zero); IO;
- * CHECK (replicas differ, the source changed meanwhile, memory is faulty, or with verify the output
- * differs); CANCELLED; MEMORY_LIMIT.
+ * CHECK (replicas differ, a checksum in the source is wrong, the source changed meanwhile, memory
+ * is faulty, a tensor is not what the map says, or with verify the output differs); CANCELLED;
+ * MEMORY_LIMIT.
  *
  * Local, or Collective if the conversion has a group: all ranks see the same files and pass the
  * same target and options. Each byte of a tensor is read by one rank; several ranks may write to
@@ -208,6 +268,11 @@ RESHARD_API reshard_status reshard_conversion_run(const reshard_conversion *conv
                                                   const char *target,
                                                   const reshard_conversion_run_options *options,
                                                   reshard_conversion_report *out_report);
+/* Fails as run would because of what exists at the target or target.partial, without a conversion,
+ * so that nobody waits for one in vain. source: the path of the checkpoint. Local. */
+RESHARD_API reshard_status
+reshard_conversion_check_target(reshard_context *context, const char *source, const char *target,
+                                const reshard_conversion_run_options *options);
 /* Estimates how many seconds a run to this target would take, by reading and writing a little.
  * Checks the target as run would. Local. */
 RESHARD_API reshard_status

@@ -34,7 +34,7 @@ typedef struct reshard_device_mesh reshard_device_mesh;
 RESHARD_API reshard_status reshard_device_mesh_create(reshard_context *context,
                                                       reshard_group *group, reshard_mesh *mesh,
                                                       reshard_device_mesh **out_device_mesh);
-/* The same with the mesh as text: "4", "dp=2,tp=2". group NULL: the current one. */
+/* The same with the mesh as text: "4", "dp=2,tp=2". */
 RESHARD_API reshard_status reshard_device_mesh_parse(reshard_context *context, reshard_group *group,
                                                      const char *text,
                                                      reshard_device_mesh **out_device_mesh);

@@ -8,7 +8,7 @@
  * and the same value; tensors are never changed in place. Its gradient is a distributed tensor of
  * the same global shape.
  *
- * Wherever a call takes a group, NULL means the current one (reshard_group_set_default). Ranks are
+ * Wherever a call takes a group, NULL means the current one (group.h). Ranks are
  * ranks of the group. A layout may name fewer ranks than the group has; the others take part in all
  * calls and hold nothing. Ranks agree on the success of Collective calls, and errors name a rank.
  * Operations return tensors of the innermost scope, as in ops.h. If the scope of one rank has

@@ -11,6 +11,12 @@
  * elsewhere, or leaves, breaks the group: all further calls on it return RESHARD_ERR_GROUP_BROKEN,
  * and nobody waits forever.
  *
+ * Wherever a call takes a group, in any header, NULL means the thread's current one: the group of
+ * reshard_load_with_group (shard.h), or the default one (reshard_group_set_default). If there is
+ * none, the call fails with RESHARD_ERR_INVALID; reshard_trace_create and reshard_optimizer_clip
+ * say what they do instead. A `group` among options is different: NULL, like any option left out,
+ * means that this rank works alone.
+ *
  * mpi.h has groups over MPI, sim.h simulated ones, and transport.h makes a group over a transport
  * of your own.
  */
@@ -46,19 +52,19 @@ RESHARD_API void reshard_group_release(reshard_group *group);
 
 /* ---- queries --------------------------------------------------------------------------------- */
 
+/* -1 if there is no group. */
 RESHARD_API int32_t reshard_group_rank(const reshard_group *group);
 RESHARD_API int32_t reshard_group_size(const reshard_group *group);
 /* The rank that member `rank` has in the group this one is a subset of; -1 if there is no such
- * member. */
+ * member, or no group. */
 RESHARD_API int32_t reshard_group_parent_rank(const reshard_group *group, int32_t rank);
-/* "threads", "self", ... Static. */
+/* "threads", "self", ..., or "none" if there is no group. Static. */
 RESHARD_API const char *reshard_group_transport_name(const reshard_group *group);
 
 /* ---- the default group ----------------------------------------------------------------------- */
 
-/* Sets this thread's default group, as PyTorch's init_process_group does for a process. Calls that
- * accept a NULL group use it, unless reshard_load_with_group (shard.h) has set another one. The
- * group is retained until it is replaced; NULL: no default. A rank of reshard_group_run begins
+/* Sets this thread's default group, as PyTorch's init_process_group does for a process. The group
+ * is retained until it is replaced; NULL: no default. A rank of reshard_group_run begins
  * without a default group, and the one it sets ends with it. Local. */
 RESHARD_API void reshard_group_set_default(reshard_group *group);
 /* The default group, not retained; NULL if there is none. Local. */
@@ -73,7 +79,8 @@ RESHARD_API reshard_status reshard_group_subset(reshard_group *group, int32_t co
 /* Collective. Returns once all ranks have entered. */
 RESHARD_API reshard_status reshard_group_barrier(reshard_group *group);
 /* Collective. Every rank passes the status of the step to agree on. All get the status of the
- * lowest rank that did not pass RESHARD_OK, with that rank's error text after "rank r: ". */
+ * lowest rank that did not pass RESHARD_OK, with that rank's error text after "rank r: ". If there
+ * is no group, an error that is passed comes back as it is. */
 RESHARD_API reshard_status reshard_group_agree(reshard_group *group, reshard_status status);
 /* Collective. Gathers `bytes` bytes from each rank, in rank order, to all ranks. Meant for small
  * data, because all of it passes through rank 0. */
@@ -82,9 +89,6 @@ RESHARD_API reshard_status reshard_group_gather_bytes(reshard_group *group, cons
 /* Breaks the group on purpose: from now on, every call of every rank fails with this text.
  * Local. */
 RESHARD_API void reshard_group_break(reshard_group *group, const char *why);
-
-/* Local. For rank bodies and transports: sets this thread's error text and returns `status`. */
-RESHARD_API reshard_status reshard_error_set(reshard_status status, const char *text);
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
@@ -101,8 +105,8 @@ RESHARD_API reshard_status reshard_error_set(reshard_status status, const char *
  */
 RESHARD_API reshard_status reshard_group_alloc(reshard_group *group, size_t bytes,
                                                void **out_memory);
-/* Local. Does nothing for NULL. `group` is the one the memory came from, or one with the same
- * transport. */
+/* Local. Does nothing if `memory` is NULL, or if there is no group. `group` is the one the memory
+ * came from, or one with the same transport. */
 RESHARD_API void reshard_group_free(reshard_group *group, void *memory);
 
 #ifdef __cplusplus

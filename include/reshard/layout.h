@@ -17,12 +17,6 @@ extern "C" {
 
 typedef struct reshard_layout reshard_layout;
 
-/* ---- shapes ---------------------------------------------------------------------------------- */
-
-/* "10x7", "5", "scalar". Errors: SYNTAX; RANGE for more than 8 dims or a volume beyond 2^63-1. */
-RESHARD_API reshard_status reshard_shape_parse(const char *text, int32_t *out_ndim,
-                                               int64_t out_shape[RESHARD_NDIM_MAX]);
-
 /* ---- creating -------------------------------------------------------------------------------- */
 
 /* Everything is checked here, so a layout that exists is valid. Errors: INVALID (a dim that does

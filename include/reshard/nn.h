@@ -138,7 +138,8 @@ RESHARD_API reshard_status reshard_module_parameters(const reshard_module *modul
 RESHARD_API reshard_status reshard_module_buffers(const reshard_module *module,
                                                   reshard_named_tensors **out_list);
 /* Lists what a checkpoint stores: parameters, tied ones under all their names, and buffers that are
- * not transient. The tensors are the module's own, not copies. */
+ * not transient. A module's own parameters come first, then its own buffers, then its children's
+ * tensors, as in PyTorch. The tensors are the module's own, not copies. */
 RESHARD_API reshard_status reshard_module_state_dict(const reshard_module *module,
                                                      reshard_named_tensors **out_list);
 /* Makes a list of the entries of `first` and then those of `second`; for example to store a module

@@ -6,11 +6,16 @@
  *
  * All of them work on local and on distributed tensors. If some of a module's tensors are
  * distributed and others are local, the local ones count as replicated over the mesh of the others,
- * so a plan (shard.h) need not name everything. Weights stay where the plan put them, and the rest
- * follows. Of replicated tensors, each rank uses the slice that it needs, which moves nothing (a
- * bias beside a weight cut by rows; an input beside one cut by columns). Inputs that are partial or
- * cut in another way, and weights in layouts that ops.h does not support, are redistributed.
- * Gradients have the layout of their tensor.
+ * so a plan (shard.h) need not name everything. They must be the same on all ranks of the mesh. The
+ * ranks compare each parameter once, and inputs once for each shape; if they differ, the call fails
+ * with MISMATCH, naming two ranks. An input that is known to differ, because it was taken from a
+ * distributed tensor (reshard_tensor_to_local, reshard_module_collect_local_shard), received from a
+ * collective, or computed from such a tensor, is not refused: each rank then has its own rows (dim
+ * 0), in the order of the mesh, and the output has the rows of all ranks, as in PyTorch. Weights
+ * stay where the plan put them, and the rest follows. Of replicated tensors, each rank uses the
+ * slice that it needs, which moves nothing (a bias beside a weight cut by rows; an input beside one
+ * cut by columns). Inputs that are partial or cut in another way, and weights in layouts that ops.h
+ * does not support, are redistributed. Gradients have the layout of their tensor.
  *
  * All calls are Local. Errors: RANGE for sizes, UNSUPPORTED for dtypes other than f16, bf16, f32,
  * f64.

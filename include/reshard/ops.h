@@ -9,9 +9,9 @@
  * (dims, indices), UNSUPPORTED (dtypes), NO_MEMORY.
  *
  * Calls are Local for local tensors. With distributed tensors, all ranks of the group make the same
- * calls, and no forward operation moves data. "Distributed:" below says which layouts an operation
- * takes and returns; operations without it take local tensors only. The error for layouts that do
- * not fit names them. Backward steps may move gradients, and are Collective.
+ * calls, and no forward operation moves data unless it says so. "Distributed:" below says which
+ * layouts an operation takes and returns; operations without it take local tensors only. The error
+ * for layouts that do not fit names them. Backward steps may move gradients, and are Collective.
  */
 #ifndef RESHARD_OPS_H
 #define RESHARD_OPS_H
@@ -25,9 +25,19 @@ extern "C" {
 /* ---- element by element ---------------------------------------------------------------------- */
 
 /* Shapes are broadcast as usual: aligned at the last dim, with sizes of 1 repeated. Distributed:
- * equal shapes and layouts; add also takes partial sums and averages. */
+ * equal shapes and layouts; add and sub also take partial sums and averages. */
 RESHARD_API reshard_tensor *reshard_add(reshard_tensor *a, reshard_tensor *b);
+RESHARD_API reshard_tensor *reshard_sub(reshard_tensor *a, reshard_tensor *b);
 RESHARD_API reshard_tensor *reshard_mul(reshard_tensor *a, reshard_tensor *b);
+RESHARD_API reshard_tensor *reshard_div(reshard_tensor *a, reshard_tensor *b);
+/* Elements of a where the mask is not 0, of b elsewhere; all three are broadcast. Masks are bool,
+ * u8 or i64. Distributed: equal shapes and layouts, not partial. */
+RESHARD_API reshard_tensor *reshard_where(reshard_tensor *mask, reshard_tensor *a,
+                                          reshard_tensor *b);
+/* x, with `value` where the mask is not 0. The mask is broadcast to the shape of x. Distributed:
+ * equal shapes and layouts, not partial. */
+RESHARD_API reshard_tensor *reshard_masked_fill(reshard_tensor *x, reshard_tensor *mask,
+                                                double value);
 /* Distributed: any layout; a partial one must be a sum or an average. */
 RESHARD_API reshard_tensor *reshard_scale(reshard_tensor *x, double factor);
 /* relu(NaN) is NaN, and passes its gradient on. gelu is the exact form, with erf. Distributed: any
@@ -35,6 +45,24 @@ RESHARD_API reshard_tensor *reshard_scale(reshard_tensor *x, double factor);
 RESHARD_API reshard_tensor *reshard_relu(reshard_tensor *x);
 RESHARD_API reshard_tensor *reshard_gelu(reshard_tensor *x);
 RESHARD_API reshard_tensor *reshard_silu(reshard_tensor *x);
+/* Distributed: any layout; a partial one must be a sum or an average. */
+RESHARD_API reshard_tensor *reshard_neg(reshard_tensor *x);
+/* Values and gradients at the edges are PyTorch's: log(0) is -inf, sqrt(-1) is NaN. Distributed:
+ * any layout that is not partial. */
+RESHARD_API reshard_tensor *reshard_exp(reshard_tensor *x);
+RESHARD_API reshard_tensor *reshard_log(reshard_tensor *x);
+RESHARD_API reshard_tensor *reshard_sqrt(reshard_tensor *x);
+RESHARD_API reshard_tensor *reshard_tanh(reshard_tensor *x);
+RESHARD_API reshard_tensor *reshard_sigmoid(reshard_tensor *x);
+RESHARD_API reshard_tensor *reshard_pow(reshard_tensor *x, double exponent);
+/* Raises elements to `low` and lowers them to `high`; -INFINITY and INFINITY: no bound. Elements
+ * outside, and NaN, which stays NaN, pass no gradient on. Distributed: not partial. */
+RESHARD_API reshard_tensor *reshard_clamp(reshard_tensor *x, double low, double high);
+/* Replaces NaN by `nan`, and the infinities by `high` and `low`; INFINITY and -INFINITY there mean
+ * the largest and smallest finite numbers of the dtype. What is replaced passes no gradient on.
+ * Distributed: not partial. */
+RESHARD_API reshard_tensor *reshard_nan_to_num(reshard_tensor *x, double nan, double high,
+                                               double low);
 /* Sets elements to zero with probability p (0 <= p < 1) and divides the others by 1-p. The choice
  * depends only on the seed and on the element's global index, not on layout or ranks. Distributed:
  * not partial. */
@@ -49,6 +77,17 @@ RESHARD_API reshard_tensor *reshard_mean(reshard_tensor *x);
 /* The sum along one dim, which is dropped. Distributed: the result is a partial sum if the dim is
  * cut. */
 RESHARD_API reshard_tensor *reshard_sum_dim(reshard_tensor *x, int32_t dim);
+/* The sum, mean or maximum along `count` dims, each named once, which are dropped, or stay with
+ * size 1 if `keep` is not 0. Elements that are equal to the maximum share its gradient.
+ * Distributed: where one of the dims is cut, the result is a partial sum, for max a partial
+ * maximum; partial inputs are sums or averages, for max maxima. Neither is taken by max while it is
+ * recorded for gradients. */
+RESHARD_API reshard_tensor *reshard_sum_dims(reshard_tensor *x, int32_t count, const int32_t *dims,
+                                             int keep);
+RESHARD_API reshard_tensor *reshard_mean_dims(reshard_tensor *x, int32_t count, const int32_t *dims,
+                                              int keep);
+RESHARD_API reshard_tensor *reshard_max_dims(reshard_tensor *x, int32_t count, const int32_t *dims,
+                                             int keep);
 
 /* ---- products -------------------------------------------------------------------------------- */
 
@@ -56,6 +95,11 @@ RESHARD_API reshard_tensor *reshard_sum_dim(reshard_tensor *x, int32_t dim);
  * n] takes the layouts of linear's weight with its two dims swapped; otherwise, a and b must be cut
  * alike, along leading dims only. */
 RESHARD_API reshard_tensor *reshard_matmul(reshard_tensor *a, reshard_tensor *b);
+/* The same for a [batch, m, k] and b [batch, k, n], where a non-zero transpose_a says that a is
+ * [batch, k, m], and transpose_b that b is [batch, n, k]. Distributed: as matmul, cut along the
+ * batch. */
+RESHARD_API reshard_tensor *reshard_bmm(reshard_tensor *a, int transpose_a, reshard_tensor *b,
+                                        int transpose_b);
 /*
  * x [.., k] times the transpose of weight [n, k], plus bias [n], which may be NULL. Distributed,
  * for each axis of one mesh:
@@ -71,16 +115,38 @@ RESHARD_API reshard_tensor *reshard_linear(reshard_tensor *x, reshard_tensor *we
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* Along one dim. Distributed: not partial, and the dim must not be cut. */
+/* Along one dim. Distributed: not partial. If the dim is cut, the call is Collective: ranks
+ * exchange two numbers for each row, and one in the backward step, but no part of x. */
 RESHARD_API reshard_tensor *reshard_softmax(reshard_tensor *x, int32_t dim);
+/* The logarithm of softmax, in the same way. */
+RESHARD_API reshard_tensor *reshard_log_softmax(reshard_tensor *x, int32_t dim);
 /* The mean over rows of -log softmax(logits)[label], for logits [.., classes] and i64 labels [..]
- * in range. Distributed: the dim of classes must not be cut, and labels must have the layout of
- * logits without the last dim; the result is a partial sum over axes that cut them. */
+ * in range. Distributed: labels must have the layout of logits without the last dim; the result is
+ * a partial sum over axes that cut them. If the dim of classes is cut (the vocabulary, over ranks),
+ * the call is Collective, and exchanges three numbers for each row, but no logits. */
 RESHARD_API reshard_tensor *reshard_cross_entropy(reshard_tensor *logits, reshard_tensor *labels);
-/* The same for the output of a model that may be spread over ranks: if one of the two is
- * distributed, the other may be local and counts as replicated over the same mesh. */
+
+typedef struct reshard_cross_entropy_options {
+    size_t size;          /* sizeof(reshard_cross_entropy_options) */
+    int ignores;          /* non-zero: rows with the label ignore_index do not count */
+    int64_t ignore_index; /* may be any number, such as -100 */
+    int64_t classes;      /* columns from here on are padding, and do not count; 0: none are */
+} reshard_cross_entropy_options;
+
+/* The same with options; NULL: all zero. The mean is over rows that are not ignored; if all are, it
+ * is NaN, as in PyTorch, and the gradient zero. Distributed: Collective if rows may be ignored or
+ * columns are padding. Errors: also RANGE (more classes than columns). */
+RESHARD_API reshard_tensor *
+reshard_cross_entropy_with(reshard_tensor *logits, reshard_tensor *labels,
+                           const reshard_cross_entropy_options *options);
+/* The same for the output of a model that may be spread over ranks. If one of the two is
+ * distributed, the other may be local, as in ready-made modules (nn_layers.h), and labels are
+ * brought into the layout of logits; this may be Collective. */
 RESHARD_API reshard_tensor *reshard_cross_entropy_loss(reshard_tensor *logits,
                                                        reshard_tensor *labels);
+RESHARD_API reshard_tensor *
+reshard_cross_entropy_loss_with(reshard_tensor *logits, reshard_tensor *labels,
+                                const reshard_cross_entropy_options *options);
 /* Normalise over the last dim, with weight and bias [n]; bias may be NULL. Distributed: the last
  * dim must not be cut, and weight and bias must be replicated. */
 RESHARD_API reshard_tensor *reshard_layernorm(reshard_tensor *x, reshard_tensor *weight,

@@ -75,9 +75,11 @@ RESHARD_API reshard_status reshard_optimizer_load_state_dict(reshard_optimizer *
  * Scales the gradients so that their norm over all parameters and ranks is at most norm_max.
  * Elements that several ranks hold count once; gradients of local parameters must be the same on
  * all ranks, and also count once. The sum is computed in double and in rank order, so every rank
- * gets the same norm. Collective over the group; group NULL: this rank alone. norm_max 0: only
- * compute the norm. out_norm may be NULL. Errors: INVALID if the norm is not finite (nothing is
- * scaled then); UNSUPPORTED for layouts in which copies are not the replicas of a mesh axis.
+ * gets the same norm. Collective over the group; group NULL: the current one. If there is none and
+ * all parameters are local, this is Local. norm_max 0: only compute the norm. out_norm may be NULL.
+ * Errors: INVALID if the norm is not finite (nothing is scaled then), or if a parameter is
+ * distributed and there is no group; UNSUPPORTED for layouts in which copies are not the replicas
+ * of a mesh axis.
  */
 RESHARD_API reshard_status reshard_optimizer_clip(reshard_optimizer *optimizer,
                                                   reshard_group *group, double norm_max,

@@ -59,6 +59,31 @@ typedef struct reshard_link {
 /* A link from the whole of one tensor to the whole of another. */
 RESHARD_API reshard_link reshard_link_whole(int32_t source, int32_t target);
 
+/*
+ * A link between parts that are boxes only after dims have been split: every second row, or the
+ * rows of one part of each group. Link space has one dim for each axis; an axis goes along one dim
+ * of the source and one dim of the target, with a step in each. Element x of link space lies at
+ *     source_at[d] + the sum of x[i] * axes[i].source_step over the axes with source_dim d
+ * in dim d of the source, and likewise in the target. So an axis with the source step 2 and the
+ * target step 1 gathers every second row; axes {groups, .., step 12} and {4, .., step 1} along the
+ * same dim take 4 rows of each 12. Axes along the same dim must be nested like the digits of a
+ * number: in the order of their steps, each step is at least size * step of the next smaller one.
+ */
+typedef struct reshard_link_axis {
+    int64_t size;
+    int32_t source_dim, target_dim;
+    int64_t source_step, target_step; /* positive */
+} reshard_link_axis;
+
+typedef struct reshard_strided_link {
+    size_t size;                         /* sizeof(reshard_strided_link) */
+    int32_t source, target;              /* indices of tensors */
+    int64_t source_at[RESHARD_NDIM_MAX]; /* where the first element lies */
+    int64_t target_at[RESHARD_NDIM_MAX];
+    int32_t axis_count; /* 0: one element */
+    reshard_link_axis axes[RESHARD_FACTORS_MAX];
+} reshard_strided_link;
+
 typedef enum reshard_balance {
     RESHARD_BALANCE_RULE, /* the closed rule */
     /* the lowest possible load on the busiest sender, found as a network flow over all ranks and
@@ -89,6 +114,13 @@ RESHARD_API reshard_status reshard_plan_create(
     reshard_context *context, int32_t source_count, const reshard_plan_tensor *sources,
     int32_t target_count, const reshard_plan_tensor *targets, int32_t link_count,
     const reshard_link *links, const reshard_plan_options *options, reshard_plan **out_plan);
+/* The same with strided links. All of them have the same size. Errors: also RANGE if it would take
+ * too many boxes to prove that the links fill the targets (docs/limits.md). */
+RESHARD_API reshard_status reshard_plan_create_strided(
+    reshard_context *context, int32_t source_count, const reshard_plan_tensor *sources,
+    int32_t target_count, const reshard_plan_tensor *targets, int32_t link_count,
+    const reshard_strided_link *links, const reshard_plan_options *options,
+    reshard_plan **out_plan);
 /* A plan for one tensor, from one layout to another. */
 RESHARD_API reshard_status reshard_plan_create_simple(reshard_context *context,
                                                       reshard_layout *source,

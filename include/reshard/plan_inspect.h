@@ -54,8 +54,8 @@ typedef struct reshard_move_loop {
 /*
  * One record: a box that goes from a source shard to a target shard or, with loops, a regular
  * family of such moves. Its dims are those of the target box or, if the link has factors, the
- * factors in target order. Element x of the box lies at source_at + sum x[d]*source_strides[d] in
- * the source shard, and likewise in the target shard.
+ * factors in target order; for a strided link, its axes. Element x of the box lies at source_at +
+ * sum x[d]*source_strides[d] in the source shard, and likewise in the target shard.
  */
 typedef struct reshard_move {
     reshard_move_kind kind;

@@ -17,11 +17,12 @@
  *   checkpoint_live.h  tensors of live ranks, loaded from a checkpoint and saved to one
  *   conversion.h       converts a checkpoint to another split, format or dtype
  *   comparison.h       do two checkpoints hold the same tensors?
- *   model_rules.h      the built-in rules for cutting models
+ *   model_rules.h      the built-in rules for cutting models, namings and maps
  *   trace.h            records what ranks and threads did when, for a viewer
  *
  * Not included here, for those who need them:
  *
+ *   map.h              from one naming of a model to another: fused, stacked, permuted, renamed
  *   plan_inspect.h     takes a plan apart into single moves
  *   draw.h             draws layouts and plans
  *   sim.h              ranks in an order drawn from a seed, with faults, to test code with

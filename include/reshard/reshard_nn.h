@@ -3,9 +3,10 @@
  * reshard_nn.h - everything in libreshard_nn, and with it all of libreshard (reshard.h). A tour:
  *
  *   tensor.h         tensors and scopes; ops.h computes with them, autograd.h differentiates
+ *   own_operation.h  operations of your own
  *   distributed.h    tensors over ranks, and moves between layouts with gradients
  *   nn.h             modules; nn_layers.h has ready ones, optimizer.h trains them
- *   shard.h          modules spread over ranks by a sharding plan
+ *   shard.h          modules spread over ranks by a sharding plan; style.h has plans by style
  *   input_reshard.h  activations that all ranks hold alike, kept in chunks
  *   nn_checkpoint.h  state dicts saved, and loaded into any layout
  *
@@ -29,8 +30,10 @@
 #include <reshard/nn_layers.h>
 #include <reshard/ops.h>
 #include <reshard/optimizer.h>
+#include <reshard/own_operation.h>
 #include <reshard/reshard.h>
 #include <reshard/shard.h>
+#include <reshard/style.h>
 #include <reshard/tensor.h>
 
 #endif

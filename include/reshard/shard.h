@@ -28,8 +28,8 @@ extern "C" {
 /* ---- the current group ----------------------------------------------------------------------- */
 
 /* Runs the body with this group as the current one of this thread, and returns the body's status.
- * Local. Errors: INVALID if the group is NULL, or if one is already set, because calls do not
- * nest. */
+ * Local. Errors: INVALID if one is already set, because calls do not nest, or if the group is NULL
+ * and there is no default one. */
 RESHARD_API reshard_status reshard_load_with_group(reshard_group *group,
                                                    reshard_status (*body)(void *user), void *user);
 /* The group set by reshard_load_with_group; outside of it, the thread's default group
@@ -131,8 +131,9 @@ RESHARD_API reshard_status reshard_module_shard_planned(reshard_module *module,
 
 /* Adds to a plan what makes a GPT (nn_layers.h) tensor parallel over one axis of a mesh, as
  * Megatron does: q, k and v are cut by rows and o by columns, in whole heads; fc1 by rows, fc2 by
- * columns; embedding and head by tokens. The outputs of o, fc2, wte and head are replicated. axis:
- * its number in the mesh. Local. Errors: INVALID for another kind of module. */
+ * columns; embedding and head by tokens. The outputs of o, fc2 and wte are replicated; logits stay
+ * cut by tokens, as cross_entropy_loss takes them (reshard_tensor_full gives whole ones). axis: its
+ * number in the mesh. Local. Errors: INVALID for another kind of module. */
 RESHARD_API reshard_status reshard_sharding_plan_add_gpt(reshard_sharding_plan *plan,
                                                          reshard_module *gpt, reshard_mesh *mesh,
                                                          int32_t axis);

@@ -25,8 +25,13 @@
 extern "C" {
 #endif
 
-#define RESHARD_NDIM_MAX 8  /* dimensions of a tensor */
 #define RESHARD_AXES_MAX 16 /* axes of a mesh */
+
+/* ---- shapes ---------------------------------------------------------------------------------- */
+
+/* "10x7", "5", "scalar". Errors: SYNTAX; RANGE for more than 8 dims or a volume beyond 2^63-1. */
+RESHARD_API reshard_status reshard_shape_parse(const char *text, int32_t *out_ndim,
+                                               int64_t out_shape[RESHARD_NDIM_MAX]);
 
 /* ---- mesh ------------------------------------------------------------------------------------ */
 

@@ -148,6 +148,29 @@ RESHARD_API reshard_status reshard_tensor_copy_to(const reshard_tensor *tensor, 
 RESHARD_API reshard_status reshard_tensor_copy_from(reshard_tensor *tensor, const void *memory,
                                                     size_t bytes);
 
+/* Writes the values of `source` into the memory of `target`, which has the same shape, casting
+ * between f16, bf16, f32 and f64. Both are local, or both distributed over one group, in any
+ * layouts; the call is then Collective, and does what reshard_tensor_redistribute_into does. No
+ * gradients; a backward pass that saved the target finds it overwritten. Errors: INVALID (shapes,
+ * memory that both share, a target that an operation computed), UNSUPPORTED (dtypes). */
+RESHARD_API reshard_status reshard_tensor_copy(reshard_tensor *target, reshard_tensor *source);
+
+/* ---- comparing ------------------------------------------------------------------------------- */
+
+/* Both tensors are local, or both distributed over one group, in layouts that are not partial; the
+ * calls are then Collective, all ranks get the same answer, and b is brought into the layout of a.
+ * Errors: INVALID (different dtypes, layouts), and those of moving b. */
+
+/* Whether shapes and all elements are equal. As in PyTorch, NaN is equal to nothing. */
+RESHARD_API reshard_status reshard_tensor_equal(reshard_tensor *a, reshard_tensor *b,
+                                                int *out_equal);
+/* Whether |a - b| <= absolute + relative |b| for all elements; infinities must be equal, and NaN is
+ * close to NaN if equal_nan is not 0. Errors: also INVALID for different shapes, UNSUPPORTED for
+ * dtypes other than f16, bf16, f32, f64. */
+RESHARD_API reshard_status reshard_tensor_allclose(reshard_tensor *a, reshard_tensor *b,
+                                                   double relative, double absolute, int equal_nan,
+                                                   int *out_close);
+
 /* ---- views ----------------------------------------------------------------------------------- */
 
 /* A view shares the memory of its tensor. For distributed tensors, all of these calls except
@@ -167,6 +190,8 @@ RESHARD_API reshard_tensor *reshard_tensor_squeeze(reshard_tensor *tensor, int32
 RESHARD_API reshard_tensor *reshard_tensor_unsqueeze(reshard_tensor *tensor, int32_t dim);
 /* The tensor itself if it is dense and row-major; otherwise a copy that is. */
 RESHARD_API reshard_tensor *reshard_tensor_contiguous(reshard_tensor *tensor);
+/* A dense copy of its own, through which gradients flow. Distributed: any layout. */
+RESHARD_API reshard_tensor *reshard_tensor_clone(reshard_tensor *tensor);
 /* The same memory, without any record of gradients. */
 RESHARD_API reshard_tensor *reshard_tensor_detach(reshard_tensor *tensor);
 /* Casts between f16, bf16, f32 and f64. */

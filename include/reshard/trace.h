@@ -35,9 +35,9 @@ typedef struct reshard_trace_options {
 } reshard_trace_options;
 
 /*
- * Local when group is NULL: all threads of this process may record in the trace, whichever rank
- * they are. Otherwise Collective: each rank makes a trace of its own, and all go into one file. The
- * group is retained.
+ * Collective over the group, which is retained: each rank makes a trace of its own, and all go into
+ * one file. group NULL: the current one. If there is none, this is Local: all threads of this
+ * process may record in the trace, whichever rank they are.
  *
  * Rank 0 opens the file at once, so that a path that cannot be written is found before any work is
  * done. If the file is an older trace, it is replaced when the new one is written. Errors: INVALID

@@ -10,8 +10,9 @@
 The work is done by libreshard, which is loaded at the first call. docs/python.md is the tutorial.
 """
 from ._checkpoint import Checkpoint, Digests, open
-from ._comparison import Comparison, Difference, compare, digest, verify
-from ._conversion import Conversion, ConversionReport, ConversionTensor, Format, convert, families, formats
+from ._comparison import Comparison, Difference, Distance, compare, digest, verify
+from ._conversion import (Conversion, ConversionReport, ConversionTensor, Cuts, Format, convert, families, formats,
+                          namings)
 from ._dtypes import dtype_name, numpy_dtype
 from ._errors import (Cancelled, Check, Corrupt, Error, Gap, GroupBroken, Invalid, Io, LibraryMissing, MemoryLimit,
                       Mismatch, NoMemory, NotFound, Overlap, Range, Syntax, Timeout, Unfinished, Unsupported)
@@ -29,9 +30,9 @@ __version__ = "%d.%d.%d" % (RESHARD_VERSION_MAJOR, RESHARD_VERSION_MINOR, RESHAR
 
 __all__ = [
     "Boxes", "Cancelled", "Check", "Checkpoint", "Comparison", "Conversion", "ConversionReport", "ConversionTensor",
-    "Corrupt", "Difference", "Digests", "Error", "Exec", "Format", "Gap", "Group", "GroupBroken", "Invalid", "Io", "Layout",
+    "Corrupt", "Cuts", "Difference", "Digests", "Distance", "Error", "Exec", "Format", "Gap", "Group", "GroupBroken", "Invalid", "Io", "Layout",
     "LibraryMissing", "MemoryLimit", "Mismatch", "NoMemory", "NotFound", "Overlap", "Part", "Piece", "Plan",
     "PlanStats", "PlanTensor", "Range", "Shard", "ShardInfo", "Spec", "StageLink", "StoredPiece", "StoredTensor",
     "StreamMove", "Syntax", "Timeout", "Trace", "Unfinished", "Unsupported", "compare", "convert", "digest", "dtype_name",
-    "families", "formats", "library_path", "numpy_dtype", "open", "plan", "plan_tensors", "run", "verify", "version",
+    "families", "formats", "library_path", "namings", "numpy_dtype", "open", "plan", "plan_tensors", "run", "verify", "version",
 ]

@@ -10,12 +10,16 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, NamedTuple
 from . import _native
 from ._dtypes import dtype_number, numpy
 from ._errors import Io, NotFound, Range, Unsupported
-from ._library import Handle, decode, encode, encode_list, encode_optional, lib, make, read_struct, thread_count
+from ._library import Handle, decode, encode, lib, make, read_struct, thread_count
+from ._options import SHARD_OPTIONS, fill, takes
 from ._stored import MappedFile, RankTensor, StoredTensor
 from ._trace import tracing
 from ._work import SHORT_BYTES, Context, Progress
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._native import OpeningOptions
     from ._shard import Shard
 
 
@@ -37,23 +41,24 @@ class Checkpoint(Handle, Mapping[str, StoredTensor]):
 
     _release = "reshard_checkpoint_destroy"
 
-    def __init__(self, path: Any, *, mesh: Optional[str] = None, rules: Optional[str] = None,
-                 sets: Optional[Mapping[str, Any]] = None, unlisted: str = "skip", padding: str = "zero",
-                 keep_names: bool = False, mmap: bool = False, progress: Progress = None) -> None:
+    @takes("DIGEST", "opening")
+    def __init__(self, path: Any, *, keep_names: bool = False, mmap: bool = False, raw: bool = False,
+                 unreadable: bool = False, progress: Progress = None, **options: "Unpack[OpeningOptions]") -> None:
         super().__init__(None)
         self.path = path
-        self.mmap = bool(mmap)
+        self.mmap, self.raw = bool(mmap), bool(raw)
         self._context = Context()
         self._maps: Dict[int, Any] = {}
         self._idle = threading.Condition(threading.Lock())
         self._threads: List[int] = []  # one item for each call under way
-        self._opened_with = dict(mesh=mesh, rules=rules, sets=None if sets is None else dict(sets), unlisted=unlisted,
-                                 padding=padding, keep_names=keep_names, mmap=mmap)
-        options, kept = opening_options(mesh, rules, sets, unlisted, padding, keep_names)
+        self._opened_with = dict(options, keep_names=keep_names, mmap=mmap, raw=raw, unreadable=unreadable)
+        if options.get("config") is not None:
+            self._opened_with["config"] = os.path.abspath(os.fsdecode(options["config"]))  # type: ignore[arg-type]
+        made = fill("DIGEST", "opening", options)
+        made.keep_names, made.unreadable = int(keep_names), int(unreadable)
         spelt = encode(path, "a path")
         self._pointer = self._context.run(
-            lambda: make(lib.reshard_checkpoint_open, self._context._pointer, spelt, byref(options)), progress)
-        del kept
+            lambda: make(lib.reshard_checkpoint_open, self._context._pointer, spelt, byref(made)), progress)
 
     def _live(self) -> int:
         if self._pointer is None or self._ended:
@@ -123,13 +128,20 @@ class Checkpoint(Handle, Mapping[str, StoredTensor]):
         """The files that hold its tensors, relative to its folder."""
         with self._use() as pointer:
             return [decode(lib.reshard_checkpoint_file_name(pointer, i))
-                    for i in range(lib.reshard_checkpoint_file_count(pointer))]
+                    for i in range(lib.reshard_checkpoint_disk_file_count(pointer))]
 
     @property
     def notes(self) -> List[str]:
         """What could not be determined or was left out, one line each."""
         with self._use() as pointer:
             return list_lines(lib.reshard_checkpoint_note, pointer)
+
+    @property
+    def warnings(self) -> List[str]:
+        """What may do harm or is probably wrong, one line each: pickles that would make Python call something (nothing was
+        called), tensors that are the same on all ranks and would be joined."""
+        with self._use() as pointer:
+            return list_lines(lib.reshard_checkpoint_warning, pointer)
 
     @property
     def others(self) -> Dict[str, Optional[str]]:
@@ -143,6 +155,18 @@ class Checkpoint(Handle, Mapping[str, StoredTensor]):
                     return found
                 name = decode(string_at(value.name, value.name_bytes))
                 found[name] = None if value.text is None else decode(value.text)
+
+    @property
+    def unreadable(self) -> Dict[str, str]:
+        """Tensors that cannot be read, if the checkpoint was opened with unreadable=True: {name: the reason}."""
+        found: Dict[str, str] = {}
+        with self._use() as pointer:
+            while True:
+                try:
+                    one = read_struct(_native.reshard_unreadable_tensor, lib.reshard_checkpoint_unreadable, pointer, len(found))
+                except Range:  # there are no more
+                    return found
+                found[decode(string_at(one.name, one.name_bytes))] = decode(one.reason)
 
     def __len__(self) -> int:
         with self._use() as pointer:
@@ -215,14 +239,13 @@ class Checkpoint(Handle, Mapping[str, StoredTensor]):
         from .torch._files import TorchCheckpoint  # needs PyTorch
         return TorchCheckpoint(self)
 
-    def shard(self, mesh: Union[str, Mapping[str, Any]], rank: int, *, rules: Optional[str] = None,
-              sets: Optional[Mapping[str, Any]] = None, dtype: Any = None, include: Union[str, Sequence[str]] = (),
-              exclude: Union[str, Sequence[str]] = ()) -> "Shard":
+    @takes("CONVERT", "planning", only=SHARD_OPTIONS)
+    def shard(self, mesh: Union[str, Mapping[str, Any]], rank: int, **options: Any) -> "Shard":
         """The part that a rank of a mesh holds: a mapping from names to arrays, which are read on access.
 
         mesh: "tp=8" cuts by the rules of the model's family, which is found from config.json or the tensors' names, or by
         `rules`: another family, or a file. A whole spec ("8: S(0)") cuts every tensor in the same way instead, and {name:
-        spec} cuts each in its own way. dtype: "bf16", or {pattern: dtype}.
+        spec} cuts each in its own way.
 
         >>> import numpy, reshard, tempfile
         >>> folder = tempfile.mkdtemp()
@@ -232,25 +255,29 @@ class Checkpoint(Handle, Mapping[str, StoredTensor]):
         ((2, 1), [[3.0], [7.0]])
         """
         from . import _shard  # it imports this module
-        return _shard.Shard(self, mesh, rank, rules=rules, sets=sets, dtype=dtype, include=include, exclude=exclude)
+        made: "Shard" = _shard.Shard(self, mesh, rank, **options)
+        return made
 
-    def digest(self, *, threads: int = 0, check_copies: bool = False, progress: Progress = "auto") -> "Digests":
-        """Digests of the tensors and of the whole checkpoint. They do not depend on the split."""
+    def digest(self, *, threads: int = 0, sha256: bool = False, check_copies: bool = False,
+               progress: Progress = "auto") -> "Digests":
+        """Digests of the tensors and of the whole checkpoint, or SHA-256 hashes. They do not depend on the split."""
         options = _native.reshard_digest_options(size=ctypes.sizeof(_native.reshard_digest_options),
                                                  threads=thread_count(threads),
                                                  check_copies=int(check_copies))
-        found, names = ctypes.POINTER(_native.reshard_digests)(), list(self)
+        found: Any = ctypes.POINTER(_native.reshard_hashes if sha256 else _native.reshard_digests)()
+        compute = lib.reshard_checkpoint_hash if sha256 else lib.reshard_checkpoint_digest
+        names = list(self)
         with self._use() as pointer:
-            self._context.run(lambda: lib.reshard_checkpoint_digest(pointer, byref(options), byref(found)), progress)
+            self._context.run(lambda: compute(pointer, byref(options), byref(found)), progress)
         try:
             tensors = {name: decode(found.contents.tensors[i].value) for i, name in enumerate(names)}
             return Digests(decode(found.contents.checkpoint), tensors)
         finally:
-            lib.reshard_digests_destroy(found)
+            (lib.reshard_hashes_destroy if sha256 else lib.reshard_digests_destroy)(found)
 
 
 class Digests(NamedTuple):
-    """The digests of a checkpoint and of each of its tensors by name, of 32 hexadecimal digits each."""
+    """The digests of a checkpoint and of each of its tensors by name, of 32 hexadecimal digits each; hashes have 64."""
 
     checkpoint: str
     tensors: Dict[str, str]
@@ -269,32 +296,15 @@ def list_lines(function: Any, *arguments: Any) -> List[str]:
         lines.append(decode(line))
 
 
-def set_list(sets: Optional[Mapping[str, Any]]) -> List[str]:
-    return ["%s=%s" % (key, value) for key, value in (sets or {}).items()]
-
-
-def opening_options(mesh: Optional[str], rules: Optional[str], sets: Optional[Mapping[str, Any]], unlisted: str,
-                    padding: str, keep_names: bool) -> Tuple[Any, Any]:
-    """The options, and an object that has to live as long as they do."""
-    texts = set_list(sets)
-    kept = encode_list(texts, "a value for rules")
-    options = _native.reshard_checkpoint_options(size=ctypes.sizeof(_native.reshard_checkpoint_options))
-    setattr(options, "from", encode_optional(mesh, "a mesh"))
-    options.rules = encode_optional(rules, "rules")
-    options.set_count, options.sets = len(texts), kept
-    options.keep_names = int(keep_names)
-    options.unlisted, options.padding = encode(unlisted), encode(padding)
-    return options, kept
-
-
-def open(path: Any, *, mesh: Optional[str] = None, rules: Optional[str] = None, sets: Optional[Mapping[str, Any]] = None,
-         unlisted: str = "skip", padding: str = "zero", keep_names: bool = False, mmap: bool = False,
-         progress: Progress = None) -> Checkpoint:
+@takes("DIGEST", "opening")
+def open(path: Any, *, keep_names: bool = False, mmap: bool = False, raw: bool = False, unreadable: bool = False,
+         progress: Progress = None, **options: "Unpack[OpeningOptions]") -> Checkpoint:
     """Opens a checkpoint: a folder or a file in any format that `reshard convert` reads. Only headers are read.
 
-    mesh, rules, sets: how plain rank files are split ("tp=4"). unlisted: what to do with tensors that an index does not
-    name ("skip", "take", "refuse"). padding: whether padded rows must be zero ("zero", "any"). mmap: whether boxes that lie
-    in one file become copy-on-write views of it.
+    mmap: whether boxes that lie in one file become copy-on-write views of it. raw: whether elements that NumPy has no type
+    for (bf16, fp8) are read as unsigned integers of the same width. Otherwise they need the package ml_dtypes, or a cast:
+    `ck[name].read("f32")`. unreadable: whether tensors that cannot be read, such as sparse ones, are listed by `unreadable`
+    instead of being an error. keep_names: whether tensors of rank files keep the names that name() in the rules would change.
 
     >>> import numpy, reshard, tempfile
     >>> folder = tempfile.mkdtemp()
@@ -303,5 +313,4 @@ def open(path: Any, *, mesh: Optional[str] = None, rules: Optional[str] = None, 
     ...     ck["weights"], ck["weights"][1:, 2].tolist()
     (<weights: f32 3x4>, [6.0, 10.0])
     """
-    return Checkpoint(path, mesh=mesh, rules=rules, sets=sets, unlisted=unlisted, padding=padding, keep_names=keep_names,
-                      mmap=mmap, progress=progress)
+    return Checkpoint(path, keep_names=keep_names, mmap=mmap, raw=raw, unreadable=unreadable, progress=progress, **options)

@@ -1,39 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conversions of a checkpoint to another split, format or dtype, and the formats and families that the library knows."""
 import ctypes
-from collections.abc import Mapping as MappingClass
+import time
 from ctypes import byref, string_at
-from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from . import _native
-from ._checkpoint import Checkpoint, list_lines, set_list
-from ._dtypes import NAMES, dtype_name, numpy
+from ._checkpoint import Checkpoint, list_lines
+from ._dtypes import NAMES, numpy
 from ._errors import Range
-from ._library import Handle, byte_count, decode, encode, encode_list, encode_optional, lib, make, read_struct, thread_count
+from ._library import Handle, decode, encode, lib, make, read_struct
+from ._options import CUT_OPTIONS, choose, fill, opening, takes
 from ._trace import Trace, tracing
 from ._work import Progress
 
-Dtypes = Union[None, str, Mapping[str, Any], Any]
-Sets = Optional[Mapping[str, Any]]
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
+    from ._native import ConvertOptions, PlanningOptions, RunningOptions
 
 # ---- planning ---------------------------------------------------------------------------------
 
-def _dtype_texts(dtype: Dtypes) -> List[str]:
-    if dtype is None:
-        return []
-    if isinstance(dtype, MappingClass):
-        return ["%s=%s" % (pattern, dtype_name(kind)) for pattern, kind in dtype.items()]
-    return [dtype_name(dtype)]
-
-
-def _texts(given: Union[str, Sequence[str]]) -> List[str]:
-    return [given] if isinstance(given, str) else list(given)
-
-
 class ConversionTensor(NamedTuple):
     """A tensor as a conversion writes it. cut: its spec, which applies to padded_shape; None if it is not cut. rule: the
-    line of the rules that decided this."""
+    line of the rules that decided this. local_shape: that of the first rank that holds some of it, padding included."""
 
     name: str
     source: int
@@ -42,6 +32,41 @@ class ConversionTensor(NamedTuple):
     cut: Optional[str]
     padded_shape: Optional[Tuple[int, ...]]
     rule: Optional[str]
+    local_shape: Optional[Tuple[int, ...]]
+
+
+def _read_tensor(function: Any, pointer: Any, index: int) -> ConversionTensor:
+    found = read_struct(_native.reshard_conversion_tensor, function, pointer, index)
+    rule = None if found.rule_file is None else "%s:%d" % (decode(found.rule_file), found.rule_line)
+    return ConversionTensor(decode(string_at(found.name, found.name_bytes)), found.source, NAMES[found.dtype],
+                            tuple(found.shape[:found.ndim]), None if found.cut is None else decode(found.cut),
+                            tuple(found.padded_shape[:found.ndim]) if found.padded_shape else None, rule,
+                            tuple(found.local_shape[:found.local_ndim]) if found.local_shape else None)
+
+
+class Cuts(Handle):
+    """How the tensors of a checkpoint would be named, cast and cut by rules, without an output.
+
+    >>> import numpy, reshard, tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> numpy.save(folder + "/w.npy", numpy.zeros((8, 4), "f4"))
+    >>> [(tensor.name, tensor.cut, tensor.rule) for tensor in reshard.Cuts(reshard.open(folder + "/w.npy"), to="fsdp=2").tensors]
+    [('w', 'fsdp=2: S(0)', 'fsdp:3')]
+    """
+
+    _release = "reshard_cuts_destroy"
+
+    @takes("CONVERT", "planning", only=CUT_OPTIONS)
+    def __init__(self, checkpoint: Checkpoint, **options: Any) -> None:
+        super().__init__(None)
+        with checkpoint._use() as source:
+            self._pointer = make(lib.reshard_cuts_create, source, byref(fill("CONVERT", "planning", options)))
+            #: Which rules cut the tensors, and why these were chosen; "" if there are none.
+            self.rules = decode(lib.reshard_cuts_rules(self._pointer))
+            #: The tensors, ordered by name.
+            self.tensors = [_read_tensor(lib.reshard_cuts_get_tensor, self._pointer, i)
+                            for i in range(lib.reshard_cuts_tensor_count(self._pointer))]
+        self._need(checkpoint)
 
 
 class Conversion(Handle):
@@ -52,32 +77,19 @@ class Conversion(Handle):
     >>> numpy.save(folder + "/w.npy", numpy.zeros((8, 4), "f4"))
     >>> conversion = reshard.Conversion(reshard.open(folder + "/w.npy"), to="fsdp=2", rules="fsdp", dtype="bf16")
     >>> conversion.tensors
-    [ConversionTensor(name='w', source=0, dtype='bf16', shape=(8, 4), cut='fsdp=2: S(0)', padded_shape=(8, 4), rule='fsdp:3')]
-    >>> conversion.run(folder + "/out", sync=False).bytes_written
+    [ConversionTensor(name='w', source=0, dtype='bf16', shape=(8, 4), cut='fsdp=2: S(0)', padded_shape=(8, 4), rule='fsdp:3', local_shape=(4, 4))]
+    >>> conversion.run(folder + "/out", no_sync=True).bytes_written
     64
     """
 
     _release = "reshard_conversion_destroy"
 
-    def __init__(self, checkpoint: Checkpoint, *, to: Optional[str] = None, rules: Optional[str] = None, sets: Sets = None,
-                 dtype: Dtypes = None, format: Optional[str] = None, include: Union[str, Sequence[str]] = (),
-                 exclude: Union[str, Sequence[str]] = (), rename: Optional[Mapping[str, str]] = None,
-                 only: Optional[str] = None, all: bool = False, shard_bytes: int = 0, memory_bytes: int = 0,
-                 threads: int = 0, trace: Optional[Trace] = None, progress: Progress = None) -> None:
+    @takes("CONVERT", "planning")
+    def __init__(self, checkpoint: Checkpoint, *, trace: Optional[Trace] = None, progress: Progress = None,
+                 **planning: "Unpack[PlanningOptions]") -> None:
         super().__init__(None)
         self._checkpoint = checkpoint
-        lists = {"set": set_list(sets), "dtype": _dtype_texts(dtype), "include": _texts(include), "exclude": _texts(exclude),
-                 "rename": ["%s=%s" % pair for pair in (rename or {}).items()]}
-        options = _native.reshard_conversion_options(size=ctypes.sizeof(_native.reshard_conversion_options))
-        options.to, options.rules = encode_optional(to, "a mesh"), encode_optional(rules, "rules")
-        options.format, options.only = encode_optional(format, "a format"), encode_optional(only, "a name")
-        options.shard_bytes_max = byte_count(shard_bytes, "shard_bytes")
-        options.memory_bytes_max = byte_count(memory_bytes, "memory_bytes")
-        options.threads = thread_count(threads)
-        options.all = int(all)
-        for name, texts in lists.items():
-            setattr(options, name + "_count", len(texts))
-            setattr(options, name + "s", encode_list(texts, name))
+        options = fill("CONVERT", "planning", planning)
         if trace is not None:
             options.trace = trace._pointer
             self._need(trace)
@@ -97,24 +109,28 @@ class Conversion(Handle):
         return decode(self._stats.rules)
 
     @property
+    def naming(self) -> str:
+        """With as_: the naming of the checkpoint, and as what it is written by which map; else ""."""
+        return decode(self._stats.naming)
+
+    @property
     def notes(self) -> List[str]:
         """What is left out or may be unexpected, one line each. The checkpoint has notes of its own."""
         with self._checkpoint._use():
             return list_lines(lib.reshard_conversion_note, self._pointer)
 
     @property
+    def warnings(self) -> List[str]:
+        """What is probably wrong, one line each, such as shapes that config.json contradicts."""
+        with self._checkpoint._use():
+            return list_lines(lib.reshard_conversion_warning, self._pointer)
+
+    @property
     def tensors(self) -> List[ConversionTensor]:
         """The tensors that will be written, ordered by name."""
         count = self._stats.tensor_count
         with self._checkpoint._use():
-            return [self._tensor(i) for i in range(count)]
-
-    def _tensor(self, index: int) -> ConversionTensor:
-        found = read_struct(_native.reshard_conversion_tensor, lib.reshard_conversion_get_tensor, self._pointer, index)
-        rule = None if found.rule_file is None else "%s:%d" % (decode(found.rule_file), found.rule_line)
-        return ConversionTensor(decode(string_at(found.name, found.name_bytes)), found.source, NAMES[found.dtype],
-                                tuple(found.shape[:found.ndim]), None if found.cut is None else decode(found.cut),
-                                tuple(found.padded_shape[:found.ndim]) if found.padded_shape else None, rule)
+            return [_read_tensor(lib.reshard_conversion_get_tensor, self._pointer, i) for i in range(count)]
 
     @property
     def matrix(self) -> Any:
@@ -125,20 +141,31 @@ class Conversion(Handle):
             lib.reshard_conversion_get_matrix(self._pointer, found.ctypes.data_as(ctypes.POINTER(ctypes.c_uint64)))
         return found
 
-    def run(self, target: Any, *, resume: bool = False, verify: bool = False, link: bool = False, sync: bool = True,
-            journal_bytes: int = 0, progress: Progress = "auto") -> "ConversionReport":
+    @takes("CONVERT", "running")
+    def run(self, target: Any, *, progress: Progress = "auto", **running: "Unpack[RunningOptions]") -> "ConversionReport":
         """Writes the target, all or nothing: it does not exist until it is complete."""
-        options = _native.reshard_conversion_run_options(
-            size=ctypes.sizeof(_native.reshard_conversion_run_options), resume=int(resume), verify=int(verify), link=int(link),
-            no_sync=int(not sync), journal_bytes=byte_count(journal_bytes, "journal_bytes"))
+        options, began = fill("CONVERT", "running", running), time.monotonic()
         report = _native.reshard_conversion_report(size=ctypes.sizeof(_native.reshard_conversion_report))
         path = encode(target, "a path")
         with self._checkpoint._use():
             self._checkpoint._context.run(
                 lambda: lib.reshard_conversion_run(self._pointer, path, byref(options), byref(report)), progress)
-        return ConversionReport(report.bytes_read, report.bytes_written, report.bytes_shared, report.bytes_resumed,
-                                report.bytes_verified, decode(report.source_digest), decode(report.digest), self.rules,
-                                tuple(self._checkpoint.notes + self.notes))
+        return self._report(report, time.monotonic() - began)
+
+    def _report(self, found: Any, seconds: float) -> "ConversionReport":
+        stats = self._stats
+        figures: Dict[str, Any] = {name: getattr(found, name) for name, _ in found._fields_ if name != "size"}
+        figures.update(source_digest=decode(found.source_digest), digest=decode(found.digest))
+        return ConversionReport(rules=decode(stats.rules), notes=tuple(self._checkpoint.notes + self.notes),
+                                warnings=tuple(self._checkpoint.warnings + self.warnings), format=decode(stats.format),
+                                tensors=stats.tensor_count, files=stats.written_file_count, memory_bytes=stats.memory_bytes,
+                                threads=stats.threads, ranks=stats.ranks, seconds=seconds, **figures)
+
+    def _plan_report(self, target: Any) -> "ConversionReport":
+        """What a run would do."""
+        stats = self._stats
+        return self._report(_native.reshard_conversion_report(bytes_read=stats.bytes_read, bytes_written=stats.bytes_written,
+                                                              bytes_shared=stats.bytes_shared), self.estimate(target))
 
     def estimate(self, target: Any) -> float:
         """Estimates how many seconds a run to this target would take, after a short test of the disk."""
@@ -151,7 +178,8 @@ class Conversion(Handle):
 
 
 class ConversionReport(NamedTuple):
-    """What a conversion has done. Digests are "" if some bytes did not pass through memory."""
+    """What a conversion has done, with the names of `reshard convert --json`. Digests are "" if some bytes did not pass through
+    memory."""
 
     bytes_read: int
     bytes_written: int
@@ -162,37 +190,42 @@ class ConversionReport(NamedTuple):
     digest: str
     rules: str
     notes: Tuple[str, ...]
+    crcs_unchecked: int  # checksums in the source that were not looked at; with verify there are none
+    bytes_digested: int
+    tensors_digested: int
+    values_overflowed: int  # finite in the source, but not after a cast
+    warnings: Tuple[str, ...]
+    format: str
+    tensors: int
+    files: int
+    memory_bytes: int  # for blocks in flight
+    threads: int
+    ranks: int
+    seconds: float  # of a dry run: estimated
 
 
-def convert(source: Any, target: Any, *, to: Optional[str] = None, rules: Optional[str] = None, sets: Sets = None,
-            dtype: Dtypes = None, format: Optional[str] = None, include: Union[str, Sequence[str]] = (),
-            exclude: Union[str, Sequence[str]] = (), rename: Optional[Mapping[str, str]] = None, only: Optional[str] = None,
-            all: bool = False, mesh: Optional[str] = None, mesh_rules: Optional[str] = None, unlisted: str = "skip",
-            padding: str = "zero", shard_bytes: int = 0, memory_bytes: int = 0, threads: int = 0, resume: bool = False,
-            verify: bool = False, link: bool = False, sync: bool = True, trace: Any = None,
-            progress: Progress = "auto") -> ConversionReport:
+@takes("CONVERT")
+def convert(source: Any, target: Any, *, progress: Progress = "auto", **options: "Unpack[ConvertOptions]") -> ConversionReport:
     """Writes a checkpoint in another split, format or dtype: `reshard convert` as a call.
 
-    to: the mesh to split over ("tp=4"); None: whole tensors. rules: a family or a file; None: found from config.json or the
-    tensors' names. dtype: "bf16", or {pattern: dtype}. mesh, mesh_rules: how a source of plain rank files is split. The
-    target does not exist until it is complete and on disk. Ctrl-C leaves target.partial, which resume=True continues. trace:
-    a file (or a Trace) to record what each thread did when.
+    The target does not exist until it is complete and on disk. Ctrl-C leaves target.partial, which resume=True continues.
+    dtype: "bf16", or {pattern: dtype}. set, rename: {key: value}. Sizes are in bytes. trace: a file, or a Trace. With dry_run,
+    nothing is written, and the report says what would be. as_: the naming to write ("hf5"; `namings()` lists them), by the maps
+    that come with reshard or by a file, map.
 
     >>> import numpy, reshard, tempfile
     >>> folder = tempfile.mkdtemp()
     >>> numpy.savez(folder + "/model.npz", a=numpy.ones((4, 4), "f4"), b=numpy.arange(3))
-    >>> report = reshard.convert(folder + "/model.npz", folder + "/bf16", dtype="bf16", sync=False)
+    >>> report = reshard.convert(folder + "/model.npz", folder + "/bf16", dtype="bf16", no_sync=True)
     >>> report.bytes_read, report.bytes_written
     (88, 56)
     """
-    opening_rules = mesh_rules if mesh_rules is not None else rules
-    with tracing(trace) as recorder, \
-            Checkpoint(source, mesh=mesh, rules=opening_rules, sets=sets, unlisted=unlisted, padding=padding,
-                       keep_names=mesh_rules is None and rules is not None, progress=progress) as checkpoint:
-        conversion = Conversion(checkpoint, to=to, rules=rules, sets=sets, dtype=dtype, format=format, include=include,
-                                exclude=exclude, rename=rename, only=only, all=all, shard_bytes=shard_bytes,
-                                memory_bytes=memory_bytes, threads=threads, trace=recorder, progress=progress)
-        return conversion.run(target, resume=resume, verify=verify, link=link, sync=sync, progress=progress)
+    with tracing(options.get("trace"), options.get("trace_events", 0)) as recorder, \
+            Checkpoint(source, unreadable=True, progress=progress, **opening(options)) as checkpoint:
+        conversion = Conversion(checkpoint, trace=recorder, progress=progress, **choose(options, "CONVERT", "planning"))
+        if options.get("dry_run"):
+            return conversion._plan_report(target)
+        return conversion.run(target, progress=progress, **choose(options, "CONVERT", "running"))
 
 
 # ---- what the library knows -------------------------------------------------------------------
@@ -237,3 +270,13 @@ def families() -> Dict[str, str]:
     True
     """
     return {decode(one.name): decode(one.text) for one in _list_structs(_native.reshard_family, lib.reshard_family_at)}
+
+
+def namings() -> Dict[str, str]:
+    """The namings of models that convert(as_=) takes: {name: what it is}.
+
+    >>> import reshard
+    >>> "hf5" in reshard.namings()
+    True
+    """
+    return {decode(one.name): decode(one.summary) for one in _list_structs(_native.reshard_naming, lib.reshard_naming_at)}

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Element types: the library's names ("bf16"), NumPy's dtypes, and how they correspond.
 
-NumPy has no bf16 and no fp8. If the package ml_dtypes is installed, its types are used. Otherwise such elements are
-unsigned integers of the same width, and the caller says what they are when handing them back (`dtype="bf16"`). Elements
-of 4 and 6 bits are always plain bytes.
+NumPy has no bf16 and no fp8. If the package ml_dtypes is installed, its types are used. Otherwise such elements can only be
+had as plain bits, unsigned integers of the same width, and only if the caller asks for that (`raw=True`): integers that are
+taken for numbers compute nonsense. The caller says what they are when handing them back (`dtype="bf16"`). Elements of 4 and
+6 bits are always plain bytes.
 """
 from typing import Any, Dict, Optional
 
@@ -39,21 +40,39 @@ def bits_of(name: str) -> int:
     return int(_native.DTYPES[name][1])
 
 
-def numpy_dtype(name: str) -> Any:
+def numpy_dtype(name: str, *, raw: bool = False) -> Any:
     """The NumPy dtype that corresponds to one of the library's.
 
+    Raises Unsupported for bf16 and the like unless ml_dtypes is installed. raw: unsigned integers of the same width for them,
+    whether or not it is.
+
     >>> import reshard
-    >>> reshard.numpy_dtype("f32")
-    dtype('float32')
+    >>> reshard.numpy_dtype("f32"), reshard.numpy_dtype("bf16", raw=True)
+    (dtype('float32'), dtype('uint16'))
     """
     np = numpy()
+    name = name if name in _SIMPLE else dtype_name(name)
     if name in _SIMPLE:
         return np.dtype(_SIMPLE[name])
-    name = dtype_name(name)
+    bits = "uint%d" % max(8, bits_of(name))
+    if raw:
+        return np.dtype(bits)
     module = _ml_dtypes() if name in _OF_ML_DTYPES else None
     if module is not None and hasattr(module, _OF_ML_DTYPES[name]):
         return np.dtype(getattr(module, _OF_ML_DTYPES[name]))
-    return np.dtype(_SIMPLE.get(name, "uint%d" % max(8, bits_of(name))))
+    raise Unsupported('NumPy has no type for %s: install ml_dtypes, cast to another dtype such as "f32", or ask for the bits as %s '
+                      'with raw=True' % (name, bits))
+
+
+def is_held_by(name: str, dtype: Any, raw: bool = True) -> bool:
+    """Whether arrays of this NumPy dtype hold elements of one of the library's: of the same kind and width, in this machine's
+    byte order. raw: plain bits (uint16, V2) will do for a type that NumPy lacks."""
+    if not dtype.isnative:
+        return False
+    if dtype.name in (_SIMPLE.get(name), _OF_ML_DTYPES.get(name)):
+        return True
+    is_bits = dtype.kind == "u" or (dtype.type is numpy().void and dtype.names is None and dtype.subdtype is None)
+    return raw and name not in _SIMPLE and is_bits and dtype.itemsize * 8 == max(8, bits_of(name))
 
 
 def dtype_name(dtype: Any) -> str:

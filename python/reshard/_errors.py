@@ -9,8 +9,18 @@ Each is also the built-in exception that fits its kind, so that `except KeyError
 ... except ValueError as error:
 ...     type(error).__name__
 'Syntax'
+
+Programs decide by fields, because texts may change: `status`, `subject` (the file, tensor, key or value that the error is
+about) and `hint` (what would help).
+
+>>> try:
+...     reshard.open("nowhere")
+... except reshard.Error as error:
+...     error.status == reshard.NotFound.status, error.subject, error.hint
+(True, 'nowhere', None)
 """
-from typing import Dict, Type
+import ctypes
+from typing import Any, Dict, Optional, Type
 
 from . import _native
 
@@ -20,6 +30,14 @@ class Error(Exception):
 
     #: The library's number for this kind of error; 0 if the error is not the library's.
     status = 0
+    #: The file, tensor, key or value that the error is about; "" if the library names none.
+    subject = ""
+    #: What would help, by the name that `reshard --json` has for it ("source-mesh", "set-key", "resume", ..), or None.
+    hint: Optional[str] = None
+    #: The rank that failed, if the error is one of a group; else None.
+    rank: Optional[int] = None
+    #: The library's text. The exception's text may have more: which argument the hint is about.
+    text = ""
 
     def __str__(self) -> str:  # KeyError would show its argument in quotes
         return str(self.args[0]) if self.args else ""
@@ -111,8 +129,43 @@ def _by_status() -> Dict[int, Type[Error]]:
 KINDS = _by_status()
 
 
-def make_error(status: int, text: str) -> Error:
-    """The exception for a status; a plain Error for one that this package does not know yet."""
-    error = KINDS.get(status, Error)(text)
-    error.status = status
+#: The library's hints: their names, and the arguments that they are about.
+_ARGUMENTS = {
+    "SOURCE_MESH": ' (from_=, as in from_="tp=4")',
+    "TARGET_MESH": ' (to=, as in to="tp=4")',
+    "SET_KEY": '; set={"%s": N} gives it one',
+    "RULES": " (rules=); `reshard rules` lists the families, and drafts rules for other models",
+    "CONFIG": " (config=); or give rules (rules=), which `reshard rules --for MODEL` drafts",
+    "DTYPE": "; dtype= gives them one",
+    "EXCLUDE": " (exclude=)",
+    "PADDING": '; padding="any" cuts it off nevertheless',
+    "RESUME": "; resume=True continues it",
+    "FINISH": " (run it again with resume=True)",
+    "DEQUANTIZE": ' (dequantize=, as in dequantize="bf16")',
+}
+HINTS: Dict[str, int] = {name: int(getattr(_native, "RESHARD_HINT_" + name)) for name in _ARGUMENTS}
+_NAMES = {number: name for name, number in HINTS.items()}
+
+
+def make_error(status: int, found: Any) -> Error:
+    """The exception for a status and the library's fields; a plain Error for a status that this package does not know."""
+    text, name = found.text.decode("utf-8", "replace"), _NAMES.get(found.hint)
+    subject = found.subject.decode("utf-8", "surrogateescape")
+    words = _ARGUMENTS[name] if name is not None else ""
+    error = KINDS.get(status, Error)(text + (words % (subject or "KEY") if name == "SET_KEY" else words))
+    error.status, error.text, error.subject = status, text, subject
+    error.hint = name.lower().replace("_", "-") if name is not None else None
+    error.rank = found.rank if found.has_rank else None
     return error
+
+
+def error_fields(status: int, error: BaseException) -> Any:
+    """An exception as the library's fields."""
+    text, subject, hint = str(error), "", None
+    if isinstance(error, Error):
+        text, subject, hint = error.text or text, error.subject, error.hint
+    return _native.reshard_error(
+        size=ctypes.sizeof(_native.reshard_error), status=status,
+        hint=HINTS.get((hint or "").upper().replace("-", "_"), _native.RESHARD_HINT_NONE),
+        subject=subject.encode("utf-8", "surrogateescape").replace(b"\0", b" "),
+        text=text.encode("utf-8", "replace").replace(b"\0", b" "))

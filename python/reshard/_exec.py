@@ -2,10 +2,10 @@
 """Plans carried out on a group, with arrays as sources and targets."""
 import ctypes
 from ctypes import byref, c_void_p
-from typing import TYPE_CHECKING, Any, List, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Iterable, List, Sequence, Set, Tuple
 
 from . import _native
-from ._dtypes import dtype_name, numpy, numpy_dtype
+from ._dtypes import dtype_name, is_held_by, numpy, numpy_dtype
 from ._errors import Invalid
 from ._layout import ShardInfo
 from ._library import Handle, lib, make
@@ -15,24 +15,58 @@ if TYPE_CHECKING:
     from ._group import Group
 
 
+def settled(tensor: Any) -> Any:
+    """A tensor of PyTorch whose memory holds its values. Conjugates, negatives and zeros that torch has only noted are worked
+    out, because what reads the memory does not see the note. Anything else is returned as it is."""
+    if not hasattr(tensor, "resolve_neg") or not hasattr(tensor, "data_ptr"):
+        return tensor
+    if str(tensor.layout) != "torch.strided":
+        raise Invalid("a tensor of shape %s is stored as %s: only dense ones can be moved or saved" % (tuple(tensor.shape), tensor.layout))
+    tensor = tensor.resolve_conj().resolve_neg()
+    if tensor._is_zerotensor():
+        tensor = tensor.clone()
+    if tensor.numel() and not tensor.data_ptr():
+        raise Invalid("a tensor of shape %s on %s has no memory: it was freed, or has no values" % (tuple(tensor.shape), tensor.device))
+    return tensor
+
+
+def check_apart(ranges: Iterable[Tuple[int, int, bool, str]]) -> None:
+    """Refuses results that share memory with a source or another result, which they would overwrite. ranges: the addresses of
+    the first byte and the end, whether it is a result, and what to call it."""
+    end, target_end = (0, ""), (0, "")
+    for start, stop, is_target, name in sorted(ranges):
+        other_end, other = end if is_target else target_end
+        if start < other_end:
+            raise Invalid("%s and %s share memory: results must not overlap the sources or each other" % (other, name))
+        end = max(end, (stop, name))
+        target_end = max(target_end, (stop, name)) if is_target else target_end
+
+
+def range_of(array: Any, is_target: bool, name: str) -> Tuple[int, int, bool, str]:
+    """What check_apart takes, for a dense array."""
+    return array.ctypes.data, array.ctypes.data + array.nbytes, is_target, name
+
+
 def as_array(given: Any, dtype: Any = None) -> Tuple[Any, str]:
     """The argument as a dense array, copied only if it is not dense, and the library's name of its dtype. dtype: what the
     elements are if NumPy cannot know ("bf16" held as uint16)."""
     np = numpy()
+    given = settled(given)
     if hasattr(given, "__dlpack__") and not hasattr(given, "__array_interface__"):
         given = np.from_dlpack(given)
     array = np.ascontiguousarray(given).reshape(np.shape(given))
     name = dtype_name(array.dtype if dtype is None else dtype)
-    if array.dtype.itemsize != numpy_dtype(name).itemsize:
-        raise Invalid("elements of %s are not %s" % (array.dtype, name))
+    if not is_held_by(name, array.dtype):
+        raise Invalid("elements of %s are not %s: convert them first" % (array.dtype.str if not array.dtype.isnative else array.dtype, name))
     return array, name
 
 
 _Places = Sequence[Tuple[PlanTensor, ShardInfo]]
 
 
-def prepare(rank: int, sources: _Places, targets: _Places, given: Any, out: Any) -> Tuple[List[Any], List[Any]]:
-    """The arrays to read from and those to write to, one for each shard."""
+def prepare(rank: int, sources: _Places, targets: _Places, given: Any, out: Any, raw: bool) -> Tuple[List[Any], List[Any]]:
+    """The arrays to read from and those to write to, one for each shard. A rank that passes plain bits for a dtype that NumPy
+    lacks gets plain bits back; any other has to ask for them (raw)."""
     np = numpy()
     listed = [] if given is None else list(given) if isinstance(given, (list, tuple)) else [given]
     if len(listed) != len(sources):
@@ -43,23 +77,32 @@ def prepare(rank: int, sources: _Places, targets: _Places, given: Any, out: Any)
         if array.shape != shard.shape:
             raise Invalid("rank %d: its shard of the source has the shape %s, not %s" % (rank, shard.shape, array.shape))
         arrays.append(array)
-    if out is not None:
-        return arrays, _check_out(rank, targets, list(out) if isinstance(out, (list, tuple)) else [out])
     kinds = {tensor.source_dtype: array.dtype for (tensor, _), array in zip(sources, arrays)}
-    # A dtype that NumPy does not have (bf16) is held in the same way as in the source (uint16).
-    return arrays, [np.empty(shard.shape, kinds.get(tensor.target_dtype, numpy_dtype(tensor.target_dtype)))
-                    for tensor, shard in targets]
+    if out is not None:
+        results = list(out) if isinstance(out, (list, tuple)) else [out]
+        _check_out(rank, targets, results, {tensor.target_dtype for tensor, _ in targets} if raw else set(kinds))
+        check_apart([range_of(array, False, "a source of rank %d" % rank) for array in arrays if array.nbytes] +
+                    [range_of(array, True, "a result of rank %d" % rank) for array in results if array.nbytes])
+        return arrays, results
+    return arrays, [np.empty(shard.shape, kinds[tensor.target_dtype] if tensor.target_dtype in kinds else
+                             numpy_dtype(tensor.target_dtype, raw=raw)) for tensor, shard in targets]
 
 
-def _check_out(rank: int, targets: _Places, out: List[Any]) -> List[Any]:
+def is_array(given: Any) -> bool:
+    return all(hasattr(given, field) for field in ("shape", "dtype", "flags", "ctypes"))
+
+
+def _check_out(rank: int, targets: _Places, out: List[Any], raw: Set[str]) -> None:
+    """raw: the dtypes that may be held as plain bits."""
     if len(out) != len(targets):
         raise Invalid("rank %d has %d shards of the target, but passes %d" % (rank, len(targets), len(out)))
     for (tensor, shard), array in zip(targets, out):
-        fits = tuple(array.shape) == shard.shape and array.dtype.itemsize == numpy_dtype(tensor.target_dtype).itemsize
+        if not is_array(array):
+            raise TypeError("results can only be written into NumPy arrays, not into a %s" % type(array).__name__)
+        fits = tuple(array.shape) == shard.shape and is_held_by(tensor.target_dtype, array.dtype, tensor.target_dtype in raw)
         if not fits or not array.flags.c_contiguous or not array.flags.writeable:
-            raise Invalid("rank %d: a target must be C-contiguous and writeable, of shape %s and dtype %s" %
-                          (rank, shard.shape, tensor.target_dtype))
-    return out
+            raise Invalid("rank %d: a target must be C-contiguous and writeable, of shape %s and dtype %s, not %s of %s" %
+                          (rank, shard.shape, tensor.target_dtype, tuple(array.shape), array.dtype))
 
 
 class Exec(Handle):
@@ -79,8 +122,10 @@ class Exec(Handle):
 
     _release = "reshard_exec_destroy"
 
-    def __init__(self, group: "Group", plan: Plan, *, verify: bool = False, messages_only: bool = False) -> None:
+    def __init__(self, group: "Group", plan: Plan, *, verify: bool = False, messages_only: bool = False, raw: bool = False) -> None:
+        """raw: results of a dtype that NumPy lacks may be plain bits (bf16 as uint16), also where the sources are not."""
         super().__init__(None)
+        self._raw = bool(raw)
         # No reference to the group, which may have one to this exec. The library keeps what it needs.
         self.plan = plan
         self._need(plan)
@@ -93,8 +138,9 @@ class Exec(Handle):
                          for shard in plan.target_layout(i).shards(self._rank)]
 
     def __call__(self, sources: Any = None, out: Any = None) -> Any:
-        """Takes this rank's source shards (a list if there are several) and returns its target shards. out: arrays for them."""
-        return self._run(*prepare(self._rank, self._sources, self._targets, sources, out))
+        """Takes this rank's source shards (a list if there are several) and returns its target shards. out: arrays for them,
+        which must not share memory with sources of any rank."""
+        return self._run(*prepare(self._rank, self._sources, self._targets, sources, out, self._raw))
 
     def _run(self, sources: Sequence[Any], targets: Sequence[Any]) -> Any:
         given = (c_void_p * max(1, len(sources)))(*[array.ctypes.data for array in sources])

@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 from . import _native
 from ._dtypes import dtype_name, numpy, numpy_dtype
-from ._errors import GroupBroken, Invalid, Mismatch
+from ._errors import GroupBroken, Invalid, Mismatch, Unsupported, error_fields
 from ._exec import Exec, as_array, prepare
 from ._layout import Layout, Shape, Spec
 from ._library import Handle, lib, rank_count, rank_number
@@ -74,7 +74,7 @@ class Group(Handle):
         status = 0
         if error is not None:
             status = getattr(error, "status", 0) or _native.RESHARD_ERR_INVALID
-            lib.reshard_error_set(status, str(error).encode("utf-8", "replace").replace(b"\0", b" "))
+            lib.reshard_error_put(byref(error_fields(status, error)))
         lib.reshard_group_agree(self._live(), status)
 
     def __repr__(self) -> str:
@@ -111,12 +111,12 @@ class Group(Handle):
     # ---- resharding ----
 
     def redistribute(self, array: Any, source: _SpecLike, target: _SpecLike, *, shape: Optional[Shape] = None,
-                     dtype: Any = None, target_dtype: Any = None, verify: bool = False) -> Any:
+                     dtype: Any = None, target_dtype: Any = None, verify: bool = False, raw: bool = False) -> Any:
         """Moves a tensor from one split to another: takes this rank's shard of the first, and returns that of the second.
 
         array: None on a rank that has no shard, and a list if it has several; the same holds for the result. shape: of the
-        whole tensor. Without it, the shape is found from the shards if the spec makes that possible. Plans are kept, so the
-        same call again costs no planning.
+        whole tensor. Without it, the shape is found from the shards if the spec makes that possible. raw: a rank that passes no
+        bf16 as uint16 may get it, where NumPy has no such type. Plans are kept, so the same call again costs no planning.
         """
         key: Any = None
         needs_shape = shape is None and not isinstance(source, Layout)
@@ -129,7 +129,7 @@ class Group(Handle):
             move = self._describe(source, target, shape, dtype, target_dtype)
             key, wrong = (repr(move), verify), None
             sources, wanted = ([(move, shard) for shard in layout.shards(self.rank)] for layout in (move.source, move.target))
-            arrays, targets = prepare(self.rank, sources, wanted, array, None)
+            arrays, targets = prepare(self.rank, sources, wanted, array, None, raw)
         except (GroupBroken, _AgreedError):
             raise
         except Exception as error:
@@ -174,6 +174,9 @@ class Group(Handle):
         present = [(rank, one) for rank, (_, one) in enumerate(found) if one is not None]
         if not present:
             raise _AgreedError("no rank has an array")
+        for rank, (_, name) in present:
+            if name != present[0][1][1]:
+                raise Mismatch("rank %d has elements of %s, but rank %d of %s" % (rank, name, present[0][0], present[0][1][1]))
         return present
 
     def _find_shape(self, present: List[Any], source: _SpecLike) -> Tuple[Tuple[int, ...], Any]:
@@ -274,15 +277,20 @@ class Group(Handle):
                                    _pointer_of(source), _pointer_of(target))
         return target
 
-    def broadcast(self, array: Any, root: int = 0, *, dtype: Any = None) -> Any:
-        """The root's array, on all ranks. The other ranks pass None."""
+    def broadcast(self, array: Any, root: int = 0, *, dtype: Any = None, raw: bool = False) -> Any:
+        """The root's array, on all ranks. The other ranks pass None. raw: they may get bf16 as uint16, where NumPy has no such
+        type."""
         np = numpy()
         mine = as_array(array, dtype) if self.rank == root else None
-        told = self.gather_objects(None if mine is None else (mine[0].shape, mine[0].dtype.str, mine[1]))
-        if not 0 <= root < self.size or told[root] is None:
+        told = self.gather_objects((None if mine is None else (mine[0].shape, mine[1]), _lacking(raw)))
+        if not 0 <= root < self.size or told[root][0] is None:
             raise Invalid("rank %d has nothing to broadcast" % root)
-        shape, kind, name = told[root]
-        target = np.empty(shape, mine[0].dtype if mine is not None else (numpy_dtype(name) if kind[1] == "V" else kind))
+        shape, name = told[root][0]
+        for rank, (_, lacking) in enumerate(told):
+            if rank != root and name in lacking:
+                raise Unsupported("rank %d cannot take %s, for which NumPy has no type: install ml_dtypes there, or pass raw=True for its "
+                                  "bits" % (rank, name))
+        target = np.empty(shape, mine[0].dtype if mine is not None else numpy_dtype(name, raw=raw))
         source = None if mine is None else _pointer_of(mine[0])
         lib.reshard_broadcast(None, self._live(), _native.DTYPES[name][0], root, target.size, source, _pointer_of(target))
         return target
@@ -304,12 +312,23 @@ class Group(Handle):
         source, name = as_array(array, dtype)
         lib.reshard_send(None, self._live(), _native.DTYPES[name][0], rank_number(rank), source.size, _pointer_of(source))
 
-    def receive(self, shape: Any, dtype: Any, rank: int) -> Any:
-        """Receives the array that another rank sends."""
+    def receive(self, shape: Any, dtype: Any, rank: int, *, raw: bool = False) -> Any:
+        """Receives the array that another rank sends. raw: bf16 may come as uint16, where NumPy has no such type."""
         name = dtype_name(dtype)
-        target = numpy().empty(shape, numpy_dtype(name))
+        target = numpy().empty(shape, numpy_dtype(name, raw=raw))
         lib.reshard_receive(None, self._live(), _native.DTYPES[name][0], rank_number(rank), target.size, _pointer_of(target))
         return target
+
+
+def _lacking(raw: bool) -> List[str]:
+    """The dtypes that this rank cannot take, because NumPy has no type for them."""
+    found = []
+    for name in [] if raw else _native.DTYPES:
+        try:
+            numpy_dtype(name)
+        except Unsupported:
+            found.append(name)
+    return found
 
 
 def _first(array: Any) -> Any:

@@ -13,7 +13,7 @@ from ctypes import byref, c_size_t, c_void_p, create_string_buffer
 from typing import Any, List, Optional, Sequence, Tuple
 
 from . import _native
-from ._errors import LibraryMissing, Range, make_error
+from ._errors import Error, LibraryMissing, Range, make_error
 
 #: The library's name for the dynamic linker. It has the minor version in it, which may break compatibility before 1.0.
 SONAME = "libreshard.so." + (str(_native.RESHARD_VERSION_MAJOR) if _native.RESHARD_VERSION_MAJOR else
@@ -83,15 +83,20 @@ class Library:
             raise LibraryMissing("%s has no %s: it is older than this package" % (library._name, name)) from None
         function.argtypes = parameters
         function.restype = ctypes.c_int32 if result is _native.STATUS else result
-        if result is _native.STATUS and name != "reshard_error_set":  # it returns the status that it is given
+        if result is _native.STATUS and name not in ("reshard_error_put", "reshard_error_set"):
             function.errcheck = self._check
         return function
 
     def _check(self, status: int, _function: Any, _arguments: Any) -> int:
         if status < 0:
-            # The text is kept for each thread, and this is still the thread of the call.
-            raise make_error(status, self.reshard_error_text().decode("utf-8", "replace"))
+            raise self._error(status)
         return status
+
+    def _error(self, status: int) -> Error:
+        # Errors are kept for each thread, and this is still the thread of the call.
+        found = _native.reshard_error(size=ctypes.sizeof(_native.reshard_error))
+        self.reshard_error_get(ctypes.byref(found))
+        return make_error(status, found)
 
 
 lib = Library()
@@ -193,10 +198,6 @@ def thread_count(count: Any) -> int:
 
 def byte_count(count: Any, what: str) -> int:
     return whole_number(count, what, 0)
-
-
-def encode_optional(text: Any, what: str = "text") -> Optional[bytes]:
-    return None if text is None else encode(text, what)
 
 
 def encode_list(texts: Sequence[str], what: str) -> Any:

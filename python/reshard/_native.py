@@ -2,13 +2,16 @@
 """What the headers of libreshard declare. Made by scripts/python-declarations: do not edit."""
 from ctypes import (CFUNCTYPE, POINTER, Structure, c_char, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_uint64,
                     c_void_p)
+from os import PathLike
+from typing import Any, Mapping, Optional, Sequence, TypedDict, Union
 
 STATUS = "status"
 
 RESHARD_VERSION_MAJOR = 0
-RESHARD_VERSION_MINOR = 2
+RESHARD_VERSION_MINOR = 3
 RESHARD_VERSION_PATCH = 0
 RESHARD_ABI_VERSION = 2
+RESHARD_NDIM_MAX = 8
 RESHARD_DIGEST_TEXT = 33
 RESHARD_HASH_TEXT = 65
 RESHARD_VALUE_TEXT = 64
@@ -16,7 +19,6 @@ RESHARD_DRAW_COLUMNS_MIN = 20
 RESHARD_FACTORS_MAX = 16
 RESHARD_STAGING_BYTES = 67108864
 RESHARD_STAGING_BYTES_MIN = 4096
-RESHARD_NDIM_MAX = 8
 RESHARD_AXES_MAX = 16
 RESHARD_DIM_FLAT = -2147483648
 RESHARD_WORKER_MAX = 127
@@ -39,6 +41,19 @@ RESHARD_ERR_CORRUPT = -101
 RESHARD_ERR_CHECK = -102
 RESHARD_ERR_GROUP_BROKEN = -200
 RESHARD_ERR_TIMEOUT = -201
+RESHARD_HINT_NONE = 0
+RESHARD_HINT_SOURCE_MESH = 1
+RESHARD_HINT_TARGET_MESH = 2
+RESHARD_HINT_SET_KEY = 3
+RESHARD_HINT_RULES = 4
+RESHARD_HINT_CONFIG = 5
+RESHARD_HINT_DTYPE = 6
+RESHARD_HINT_EXCLUDE = 7
+RESHARD_HINT_PADDING = 8
+RESHARD_HINT_RESUME = 9
+RESHARD_HINT_FINISH = 10
+RESHARD_HINT_DEQUANTIZE = 11
+RESHARD_HINT_COUNT = 12
 RESHARD_DTYPE_NONE = 0
 RESHARD_BOOL = 1
 RESHARD_F4 = 2
@@ -102,6 +117,16 @@ RESHARD_DIFFERENCE_SHAPE = 4
 RESHARD_DIFFERENCE_BYTES = 5
 RESHARD_DRAW_TEXT = 0
 RESHARD_DRAW_SVG = 1
+RESHARD_MAP_LEFT = 0
+RESHARD_MAP_RIGHT = 1
+RESHARD_MAP_LINKS = 0
+RESHARD_MAP_FILL = 1
+RESHARD_MAP_COPY = 2
+RESHARD_MAP_OBJECT = 3
+RESHARD_MAP_USED = 0
+RESHARD_MAP_DROPPED = 1
+RESHARD_MAP_EXPECTED = 2
+RESHARD_MAP_REPEATED = 3
 RESHARD_MOVE_COPY = 0
 RESHARD_MOVE_COMBINE = 1
 RESHARD_MOVE_FILL = 2
@@ -146,6 +171,18 @@ REDUCTIONS = {
 
 reshard_rank_fn = CFUNCTYPE(c_int32, c_void_p, c_void_p)
 reshard_shards_fn = CFUNCTYPE(c_int32, c_void_p, c_int32, POINTER(c_int64), c_void_p)
+
+
+class reshard_error(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("status", c_int32),
+        ("hint", c_int),
+        ("has_rank", c_int32),
+        ("rank", c_int32),
+        ("subject", c_char_p),
+        ("text", c_char_p),
+    ]
 
 
 class reshard_allocator(Structure):
@@ -272,6 +309,9 @@ class reshard_checkpoint_options(Structure):
         ("padding", c_char_p),
         ("plan_only", c_int),
         ("one_rank", c_int),
+        ("config", c_char_p),
+        ("unreadable", c_int),
+        ("unfinished", c_int),
     ]
 
 
@@ -281,6 +321,15 @@ class reshard_stored_value(Structure):
         ("name", c_void_p),
         ("name_bytes", c_size_t),
         ("text", c_char_p),
+    ]
+
+
+class reshard_unreadable_tensor(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("name", c_void_p),
+        ("name_bytes", c_size_t),
+        ("reason", c_char_p),
     ]
 
 
@@ -300,6 +349,8 @@ class reshard_stored_tensor(Structure):
         ("whole_shape", POINTER(c_int64)),
         ("whole_offset", POINTER(c_int64)),
         ("whole_spec", c_char_p),
+        ("stored_as", c_char_p),
+        ("stored_bytes", c_uint64),
     ]
 
 
@@ -412,6 +463,28 @@ class reshard_link(Structure):
     ]
 
 
+class reshard_link_axis(Structure):
+    _fields_ = [
+        ("size", c_int64),
+        ("source_dim", c_int32),
+        ("target_dim", c_int32),
+        ("source_step", c_int64),
+        ("target_step", c_int64),
+    ]
+
+
+class reshard_strided_link(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("source", c_int32),
+        ("target", c_int32),
+        ("source_at", c_int64 * 8),
+        ("target_at", c_int64 * 8),
+        ("axis_count", c_int32),
+        ("axes", reshard_link_axis * 16),
+    ]
+
+
 class reshard_plan_options(Structure):
     _fields_ = [
         ("size", c_size_t),
@@ -496,6 +569,11 @@ class reshard_conversion_options(Structure):
         ("dtensors", c_int),
         ("dequantize", c_int),
         ("trace", c_void_p),
+        ("no_pad", c_int),
+        ("map_file", c_char_p),
+        ("map_text", c_char_p),
+        ("as", c_char_p),
+        ("like", c_char_p),
     ]
 
 
@@ -515,6 +593,7 @@ class reshard_conversion_stats(Structure):
         ("memory_bytes", c_uint64),
         ("threads", c_int32),
         ("ranks", c_int32),
+        ("naming", c_char_p),
     ]
 
 
@@ -533,6 +612,10 @@ class reshard_conversion_tensor(Structure):
         ("local_ndim", c_int32),
         ("local_shape", POINTER(c_int64)),
         ("padded_shape", POINTER(c_int64)),
+        ("source_count", c_int64),
+        ("map_file", c_char_p),
+        ("map_line", c_int32),
+        ("layout", c_void_p),
     ]
 
 
@@ -560,6 +643,7 @@ class reshard_conversion_report(Structure):
         ("digest", c_char * 33),
         ("bytes_verified", c_uint64),
         ("values_overflowed", c_uint64),
+        ("crcs_unchecked", c_int64),
     ]
 
 
@@ -571,6 +655,9 @@ class reshard_comparison_options(Structure):
         ("by_digest", c_int),
         ("threads", c_int32),
         ("group", c_void_p),
+        ("measure", c_int),
+        ("tolerance", c_double),
+        ("tolerance_l2", c_double),
     ]
 
 
@@ -584,6 +671,8 @@ class reshard_comparison_stats(Structure):
         ("difference_count", c_int64),
         ("digest_a", c_char * 33),
         ("digest_b", c_char * 33),
+        ("tensors_within", c_int64),
+        ("tensors_within_dtype", c_int64),
     ]
 
 
@@ -600,6 +689,17 @@ class reshard_difference(Structure):
         ("element", c_int64 * 8),
         ("value_a", c_char * 64),
         ("value_b", c_char * 64),
+        ("measured", c_int),
+        ("is_within", c_int),
+        ("number_count", c_int64),
+        ("numbers_differing", c_int64),
+        ("nan_count", c_int64 * 2),
+        ("infinite_count", c_int64 * 2),
+        ("unlike_count", c_int64),
+        ("largest", c_double),
+        ("mean", c_double),
+        ("relative_l2", c_double),
+        ("cosine", c_double),
     ]
 
 
@@ -631,6 +731,62 @@ class reshard_exec_options(Structure):
     ]
 
 
+class reshard_map_options(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("file_name", c_char_p),
+        ("find", CFUNCTYPE(c_char_p, c_void_p, c_char_p, POINTER(c_size_t))),
+        ("user", c_void_p),
+    ]
+
+
+class reshard_map_tensor(Structure):
+    _fields_ = [
+        ("name", c_char_p),
+        ("dtype", c_int),
+        ("ndim", c_int32),
+        ("shape", POINTER(c_int64)),
+    ]
+
+
+class reshard_map_resolve_options(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("set_count", c_int32),
+        ("sets", POINTER(c_char_p)),
+        ("config_folder", c_char_p),
+    ]
+
+
+class reshard_map_target(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("name", c_char_p),
+        ("dtype", c_int),
+        ("ndim", c_int32),
+        ("shape", POINTER(c_int64)),
+        ("origin", c_int),
+        ("value", c_double),
+        ("copied", c_int64),
+        ("added", c_double),
+        ("link_first", c_int64),
+        ("link_count", c_int64),
+        ("line", c_int32),
+        ("file", c_char_p),
+    ]
+
+
+class reshard_map_use(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("fate", c_int),
+        ("value", c_double),
+        ("same_as", c_int64),
+        ("surplus", c_int64),
+        ("line", c_int32),
+    ]
+
+
 class reshard_family(Structure):
     _fields_ = [
         ("size", c_size_t),
@@ -638,6 +794,22 @@ class reshard_family(Structure):
         ("text", c_char_p),
         ("summary", c_void_p),
         ("summary_bytes", c_size_t),
+    ]
+
+
+class reshard_naming(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("name", c_char_p),
+        ("summary", c_char_p),
+    ]
+
+
+class reshard_naming_map(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("name", c_char_p),
+        ("text", c_char_p),
     ]
 
 
@@ -778,6 +950,9 @@ FUNCTIONS = {
     "reshard_status_name": lambda: (c_char_p, [c_int32]),
     "reshard_status_text": lambda: (c_char_p, [c_int32]),
     "reshard_error_text": lambda: (c_char_p, []),
+    "reshard_error_get": lambda: (STATUS, [POINTER(reshard_error)]),
+    "reshard_error_put": lambda: (STATUS, [POINTER(reshard_error)]),
+    "reshard_error_set": lambda: (STATUS, [c_int32, c_char_p]),
     "reshard_text_escape": lambda: (c_size_t, [c_char_p, c_size_t, c_char_p, c_size_t]),
     "reshard_context_create": lambda: (STATUS, [POINTER(reshard_context_options), POINTER(c_void_p)]),
     "reshard_context_destroy": lambda: (None, [c_void_p]),
@@ -805,9 +980,9 @@ FUNCTIONS = {
     "reshard_group_agree": lambda: (STATUS, [c_void_p, c_int32]),
     "reshard_group_gather_bytes": lambda: (STATUS, [c_void_p, c_void_p, c_size_t, c_void_p]),
     "reshard_group_break": lambda: (None, [c_void_p, c_char_p]),
-    "reshard_error_set": lambda: (STATUS, [c_int32, c_char_p]),
     "reshard_group_alloc": lambda: (STATUS, [c_void_p, c_size_t, POINTER(c_void_p)]),
     "reshard_group_free": lambda: (None, [c_void_p, c_void_p]),
+    "reshard_shape_parse": lambda: (STATUS, [c_char_p, POINTER(c_int32), POINTER(c_int64)]),
     "reshard_mesh_create": lambda: (STATUS, [c_void_p, c_int32, POINTER(c_char_p), POINTER(c_int32), POINTER(c_int32), POINTER(c_void_p)]),
     "reshard_mesh_parse": lambda: (STATUS, [c_void_p, c_char_p, POINTER(c_void_p)]),
     "reshard_mesh_retain": lambda: (c_void_p, [c_void_p]),
@@ -835,7 +1010,6 @@ FUNCTIONS = {
     "reshard_remote_device_parse": lambda: (STATUS, [c_char_p, POINTER(reshard_remote_device)]),
     "reshard_remote_device_text": lambda: (None, [POINTER(reshard_remote_device), c_char_p, c_size_t]),
     "reshard_remote_device_equals": lambda: (c_int, [POINTER(reshard_remote_device), POINTER(reshard_remote_device)]),
-    "reshard_shape_parse": lambda: (STATUS, [c_char_p, POINTER(c_int32), POINTER(c_int64)]),
     "reshard_layout_create": lambda: (STATUS, [c_void_p, c_void_p, c_int32, POINTER(c_int64), POINTER(c_void_p)]),
     "reshard_layout_parse": lambda: (STATUS, [c_void_p, c_char_p, c_int32, POINTER(c_int64), POINTER(c_void_p)]),
     "reshard_layout_retain": lambda: (c_void_p, [c_void_p]),
@@ -869,9 +1043,12 @@ FUNCTIONS = {
     "reshard_checkpoint_format": lambda: (c_char_p, [c_void_p]),
     "reshard_checkpoint_bytes": lambda: (c_uint64, [c_void_p]),
     "reshard_checkpoint_file_count": lambda: (c_int32, [c_void_p]),
+    "reshard_checkpoint_disk_file_count": lambda: (c_int32, [c_void_p]),
     "reshard_checkpoint_file_name": lambda: (c_char_p, [c_void_p, c_int32]),
     "reshard_checkpoint_note": lambda: (c_char_p, [c_void_p, c_int64]),
+    "reshard_checkpoint_warning": lambda: (c_char_p, [c_void_p, c_int64]),
     "reshard_checkpoint_value": lambda: (STATUS, [c_void_p, c_int64, POINTER(reshard_stored_value)]),
+    "reshard_checkpoint_unreadable": lambda: (STATUS, [c_void_p, c_int64, POINTER(reshard_unreadable_tensor)]),
     "reshard_checkpoint_tensor_count": lambda: (c_int64, [c_void_p]),
     "reshard_checkpoint_tensor": lambda: (STATUS, [c_void_p, c_int64, POINTER(reshard_stored_tensor)]),
     "reshard_checkpoint_find": lambda: (STATUS, [c_void_p, c_char_p, c_size_t, POINTER(c_int64)]),
@@ -919,6 +1096,7 @@ FUNCTIONS = {
     "reshard_reshuffle_local_shard": lambda: (STATUS, [c_void_p, c_void_p, c_int32, POINTER(c_int64), c_int, POINTER(reshard_chunks), POINTER(reshard_chunks), c_void_p, c_void_p]),
     "reshard_link_whole": lambda: (reshard_link, [c_int32, c_int32]),
     "reshard_plan_create": lambda: (STATUS, [c_void_p, c_int32, POINTER(reshard_plan_tensor), c_int32, POINTER(reshard_plan_tensor), c_int32, POINTER(reshard_link), POINTER(reshard_plan_options), POINTER(c_void_p)]),
+    "reshard_plan_create_strided": lambda: (STATUS, [c_void_p, c_int32, POINTER(reshard_plan_tensor), c_int32, POINTER(reshard_plan_tensor), c_int32, POINTER(reshard_strided_link), POINTER(reshard_plan_options), POINTER(c_void_p)]),
     "reshard_plan_create_simple": lambda: (STATUS, [c_void_p, c_void_p, c_void_p, c_int, POINTER(reshard_plan_options), POINTER(c_void_p)]),
     "reshard_plan_retain": lambda: (c_void_p, [c_void_p]),
     "reshard_plan_release": lambda: (None, [c_void_p]),
@@ -942,10 +1120,18 @@ FUNCTIONS = {
     "reshard_conversion_destroy": lambda: (None, [c_void_p]),
     "reshard_conversion_get_stats": lambda: (STATUS, [c_void_p, POINTER(reshard_conversion_stats)]),
     "reshard_conversion_get_tensor": lambda: (STATUS, [c_void_p, c_int64, POINTER(reshard_conversion_tensor)]),
+    "reshard_conversion_source": lambda: (c_int64, [c_void_p, c_int64, c_int64]),
     "reshard_conversion_note": lambda: (c_char_p, [c_void_p, c_int64]),
+    "reshard_conversion_warning": lambda: (c_char_p, [c_void_p, c_int64]),
     "reshard_conversion_file_name": lambda: (c_char_p, [c_void_p, c_int32]),
     "reshard_conversion_get_matrix": lambda: (None, [c_void_p, POINTER(c_uint64)]),
+    "reshard_cuts_create": lambda: (STATUS, [c_void_p, POINTER(reshard_conversion_options), POINTER(c_void_p)]),
+    "reshard_cuts_destroy": lambda: (None, [c_void_p]),
+    "reshard_cuts_tensor_count": lambda: (c_int64, [c_void_p]),
+    "reshard_cuts_get_tensor": lambda: (STATUS, [c_void_p, c_int64, POINTER(reshard_conversion_tensor)]),
+    "reshard_cuts_rules": lambda: (c_char_p, [c_void_p]),
     "reshard_conversion_run": lambda: (STATUS, [c_void_p, c_char_p, POINTER(reshard_conversion_run_options), POINTER(reshard_conversion_report)]),
+    "reshard_conversion_check_target": lambda: (STATUS, [c_void_p, c_char_p, c_char_p, POINTER(reshard_conversion_run_options)]),
     "reshard_conversion_estimate": lambda: (STATUS, [c_void_p, c_char_p, POINTER(reshard_conversion_run_options), POINTER(c_double)]),
     "reshard_conversion_predict": lambda: (STATUS, [c_void_p, POINTER(reshard_cluster), POINTER(c_double)]),
     "reshard_convert": lambda: (STATUS, [c_void_p, c_char_p, c_char_p, POINTER(reshard_checkpoint_options), POINTER(reshard_conversion_options), POINTER(reshard_conversion_run_options), POINTER(reshard_conversion_report)]),
@@ -976,8 +1162,27 @@ FUNCTIONS = {
     "reshard_exec_start": lambda: (STATUS, [c_void_p, POINTER(c_void_p), POINTER(c_void_p)]),
     "reshard_exec_test": lambda: (STATUS, [c_void_p, POINTER(c_int)]),
     "reshard_exec_wait": lambda: (STATUS, [c_void_p]),
+    "reshard_map_parse": lambda: (STATUS, [c_void_p, c_char_p, c_size_t, POINTER(reshard_map_options), POINTER(c_void_p)]),
+    "reshard_map_retain": lambda: (c_void_p, [c_void_p]),
+    "reshard_map_release": lambda: (None, [c_void_p]),
+    "reshard_map_naming": lambda: (c_char_p, [c_void_p, c_int]),
+    "reshard_map_print": lambda: (STATUS, [c_void_p, c_char_p, c_size_t, POINTER(c_size_t)]),
+    "reshard_map_resolve": lambda: (STATUS, [c_void_p, c_int, c_int64, POINTER(reshard_map_tensor), POINTER(reshard_map_resolve_options), POINTER(c_void_p)]),
+    "reshard_map_result_destroy": lambda: (None, [c_void_p]),
+    "reshard_map_result_target_count": lambda: (c_int64, [c_void_p]),
+    "reshard_map_result_target": lambda: (STATUS, [c_void_p, c_int64, POINTER(reshard_map_target)]),
+    "reshard_map_result_link_count": lambda: (c_int64, [c_void_p]),
+    "reshard_map_result_link": lambda: (STATUS, [c_void_p, c_int64, POINTER(reshard_strided_link)]),
+    "reshard_map_result_use": lambda: (STATUS, [c_void_p, c_int64, POINTER(reshard_map_use)]),
     "reshard_family_at": lambda: (STATUS, [c_int32, POINTER(reshard_family)]),
+    "reshard_family_find": lambda: (STATUS, [c_char_p, POINTER(reshard_family)]),
+    "reshard_pattern_match": lambda: (STATUS, [c_char_p, c_char_p, c_size_t, POINTER(c_int)]),
     "reshard_rules_draft": lambda: (STATUS, [c_void_p, c_void_p, c_char_p, c_char_p, c_size_t, POINTER(c_size_t)]),
+    "reshard_naming_at": lambda: (STATUS, [c_int32, POINTER(reshard_naming)]),
+    "reshard_naming_map_at": lambda: (STATUS, [c_int32, POINTER(reshard_naming_map)]),
+    "reshard_naming_map_find": lambda: (STATUS, [c_char_p, POINTER(reshard_naming_map)]),
+    "reshard_checkpoint_naming": lambda: (STATUS, [c_void_p, POINTER(c_char_p)]),
+    "reshard_checkpoint_find_map": lambda: (STATUS, [c_void_p, c_char_p, POINTER(reshard_naming_map)]),
     "reshard_plan_stage_link_count": lambda: (c_int32, [c_void_p, c_int32]),
     "reshard_plan_stage_link": lambda: (STATUS, [c_void_p, c_int32, c_int32, POINTER(reshard_stage_link)]),
     "reshard_plan_intermediate_count": lambda: (c_int32, [c_void_p]),
@@ -995,3 +1200,138 @@ FUNCTIONS = {
     "reshard_sim_run": lambda: (STATUS, [c_void_p, c_int32, POINTER(reshard_sim_options), reshard_rank_fn, c_void_p]),
     "reshard_group_create": lambda: (STATUS, [c_void_p, POINTER(reshard_endpoint), POINTER(c_void_p)]),
 }
+
+
+#: The command's options: keyword, kind, struct, field, commands, meaning.
+OPTIONS = (
+    ("from_", "MESH", "opening", "from", "CONVERT DIGEST", "the mesh of plain rank files: tp=4"),
+    ("from_", "MESH", "opening", "from", "VERIFY", "the mesh of A, if it is plain rank files: tp=4"),
+    ("from_b", "MESH", "opening_b", "from", "VERIFY", "the mesh of B, if it is plain rank files"),
+    ("rules", "TEXT", "opening", "rules", "DIGEST", "how rank files are split: llama, .. or a file"),
+    ("rules", "TEXT", "planning", "rules", "VERIFY", "the rules of the conversion, and of rank files"),
+    ("from_rules", "TEXT", "opening", "rules", "CONVERT", "how rank files are split, if not by --rules"),
+    ("from_rules", "TEXT", "opening", "rules", "VERIFY", "how the rank files of A are split, if not by --rules"),
+    ("rules_b", "TEXT", "opening_b", "rules", "VERIFY", "how the rank files of B are split, if not by --rules"),
+    ("set", "PAIRS", "opening", "sets", "VERIFY DIGEST", "a number for rules; overrides config.json"),
+    ("set", "PAIRS", "planning", "sets", "VERIFY DIGEST", "a number for rules; overrides config.json"),
+    ("config", "TEXT", "opening", "config", "CONVERT VERIFY DIGEST", "take config.json and tokenizers from this folder"),
+    ("unlisted", "TEXT", "opening", "unlisted", "CONVERT VERIFY DIGEST", "tensors and files outside the model (skip)"),
+    ("padding", "TEXT", "opening", "padding", "CONVERT VERIFY DIGEST", "what padding may hold (zero)"),
+    ("include", "TEXTS", "planning", "includes", "CONVERT", "only these tensors"),
+    ("include", "TEXTS", "planning", "includes", "VERIFY", "only these tensors of A"),
+    ("exclude", "TEXTS", "planning", "excludes", "CONVERT", "not these tensors"),
+    ("exclude", "TEXTS", "planning", "excludes", "VERIFY", "not these tensors of A"),
+    ("only", "TEXT", "planning", "only", "CONVERT", "only tensors NAME.*, without that prefix"),
+    ("only", "TEXT", "planning", "only", "VERIFY", "only tensors NAME.* of A, without that prefix"),
+    ("all", "FLAG", "planning", "all", "CONVERT", "hf: all of a nested source, not just its model"),
+    ("dtype", "DTYPES", "planning", "dtypes", "VERIFY", "B was cast: bf16, or *.norm.*=f32"),
+    ("rename", "PAIRS", "planning", "renames", "VERIFY", "B has other names: model.*={1}"),
+    ("ignore_dropped", "FLAG", "comparing", "ignore_dropped", "VERIFY", "ignore tensors that only A has"),
+    ("to", "MESH", "planning", "to", "CONVERT", "the mesh to split over: tp=4 or dp=2,tp=4"),
+    ("rules", "TEXT", "planning", "rules", "CONVERT", "rules to split by: llama, gpt2, fsdp, .. or a file"),
+    ("set", "PAIRS", "opening", "sets", "CONVERT", "a number for rules; overrides config.json"),
+    ("set", "PAIRS", "planning", "sets", "CONVERT", "a number for rules; overrides config.json"),
+    ("no_pad", "FLAG", "planning", "no_pad", "CONVERT", "add no padding, whatever the rules say"),
+    ("format", "FORMAT", "planning", "format", "CONVERT", "the format; auto is hf or, with --to, dcp-safetensors"),
+    ("max_shard_size", "SIZE", "planning", "shard_bytes_max", "CONVERT", "hf (5GB), vllm: begin another file beyond this"),
+    ("dtype", "DTYPES", "planning", "dtypes", "CONVERT", "cast to f16, bf16, f32, f64, f8_e4m3 or f8_e5m2"),
+    ("dequantize", "DTYPE", "planning", "dequantize", "CONVERT", "fp8 and mxfp4 weights become values: bf16, f16 or f32"),
+    ("dtensor", "FLAG", "planning", "dtensors", "CONVERT", "torch over a mesh: DTensors, not plain local tensors"),
+    ("rename", "PAIRS", "planning", "renames", "CONVERT", "new names; {1}, {2}, .. are what the wildcards matched"),
+    ("as_", "TEXT", "planning", "as", "CONVERT", "another naming: hf, hf5, .. (reshard rules --namings)"),
+    ("like", "TEXT", "planning", "like", "CONVERT", "refuse other names, dtypes and shapes than these"),
+    ("map", "TEXT", "planning", "map_file", "CONVERT", "by a map of one's own; --as picks the side to write"),
+    ("max_memory", "SIZE", "planning", "memory_bytes_max", "CONVERT", "memory for data in flight (512M; at least 1M)"),
+    ("threads", "RANK", "planning", "threads", "CONVERT", "threads (one per processor, up to 8)"),
+    ("threads", "RANK", "comparing", "threads", "VERIFY", "threads (one per processor, up to 8)"),
+    ("threads", "RANK", "digesting", "threads", "DIGEST", "threads (one per processor, up to 8)"),
+    ("digest", "FLAG", "comparing", "by_digest", "VERIFY", "compare digests, not bytes"),
+    ("stats", "FLAG", "comparing", "measure", "VERIFY", "how far apart are the tensors that differ"),
+    ("tolerance", "TEXTS", "", "tolerances", "VERIFY", "let numbers, or relative L2, be off by at most X"),
+    ("sha256", "FLAG", "", "sha256", "DIGEST", "SHA-256 of each tensor's bytes, and of all lines"),
+    ("resume", "FLAG", "running", "resume", "CONVERT", "continue an interrupted run"),
+    ("verify", "FLAG", "running", "verify", "CONVERT", "read the output back and compare it"),
+    ("dry_run", "FLAG", "", "dry_run", "CONVERT", "say what would be done"),
+    ("link", "FLAG", "running", "link", "CONVERT", "hard-link files that do not change"),
+    ("no_sync", "FLAG", "running", "no_sync", "CONVERT", "do not wait for the disk; for measurements"),
+    ("journal_bytes", "SIZE", "running", "journal_bytes", "CONVERT", "sync and record progress every so many bytes (1G)"),
+    ("trace", "TEXT", "", "path", "CONVERT", "write a trace for chrome://tracing or Perfetto"),
+    ("trace_events", "RANK", "", "events_max", "CONVERT", "events kept for each thread (65536)"),
+)
+
+
+class OpeningOptions(TypedDict, total=False):
+    from_: Optional[str]
+    rules: Union[None, str, "PathLike[str]"]
+    set: Optional[Mapping[str, Any]]
+    config: Union[None, str, "PathLike[str]"]
+    unlisted: Optional[str]
+    padding: Optional[str]
+
+
+class PlanningOptions(TypedDict, total=False):
+    include: Union[str, Sequence[str]]
+    exclude: Union[str, Sequence[str]]
+    only: Optional[str]
+    all: bool
+    to: Optional[str]
+    rules: Union[None, str, "PathLike[str]"]
+    set: Optional[Mapping[str, Any]]
+    no_pad: bool
+    format: Optional[str]
+    max_shard_size: int
+    dtype: Any
+    dequantize: Any
+    dtensor: bool
+    rename: Optional[Mapping[str, Any]]
+    as_: Optional[str]
+    like: Union[None, str, "PathLike[str]"]
+    map: Union[None, str, "PathLike[str]"]
+    max_memory: int
+    threads: int
+
+
+class RunningOptions(TypedDict, total=False):
+    resume: bool
+    verify: bool
+    link: bool
+    no_sync: bool
+    journal_bytes: int
+
+
+class ConvertOptions(PlanningOptions, RunningOptions, total=False):
+    from_: Optional[str]
+    from_rules: Union[None, str, "PathLike[str]"]
+    config: Union[None, str, "PathLike[str]"]
+    unlisted: Optional[str]
+    padding: Optional[str]
+    dry_run: bool
+    trace: Any
+    trace_events: int
+
+
+class VerifyOptions(TypedDict, total=False):
+    from_: Optional[str]
+    from_b: Optional[str]
+    rules: Union[None, str, "PathLike[str]"]
+    from_rules: Union[None, str, "PathLike[str]"]
+    rules_b: Union[None, str, "PathLike[str]"]
+    set: Optional[Mapping[str, Any]]
+    config: Union[None, str, "PathLike[str]"]
+    unlisted: Optional[str]
+    padding: Optional[str]
+    include: Union[str, Sequence[str]]
+    exclude: Union[str, Sequence[str]]
+    only: Optional[str]
+    dtype: Any
+    rename: Optional[Mapping[str, Any]]
+    ignore_dropped: bool
+    threads: int
+    digest: bool
+    stats: bool
+    tolerance: Union[str, Sequence[str]]
+
+
+class DigestOptions(OpeningOptions, total=False):
+    threads: int
+    sha256: bool

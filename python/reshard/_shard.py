@@ -6,11 +6,13 @@ from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Opt
 
 from . import _native
 from ._checkpoint import Checkpoint
-from ._conversion import Conversion, ConversionTensor, Dtypes, Sets
-from ._dtypes import bits_of, numpy, numpy_dtype
-from ._errors import Error, Invalid, NotFound, Range
+from ._conversion import ConversionTensor, Cuts
+from ._dtypes import bits_of, is_held_by, numpy, numpy_dtype
+from ._errors import Error, Invalid, NotFound, Range, Unsupported
+from ._exec import check_apart, is_array, range_of
 from ._layout import Layout, ShardInfo, Spec
 from ._library import encode, lib, make, read_struct, whole_number
+from ._options import SHARD_OPTIONS, takes
 from ._stored import RankTensor
 from ._work import Progress
 
@@ -99,24 +101,22 @@ class Shard(Mapping[str, Any]):
     (['a'], 16, [[2.0], [5.0]])
     """
 
-    def __init__(self, checkpoint: Checkpoint, mesh: Union[str, Mapping[str, Any]], rank: int, *, rules: Optional[str] = None,
-                 sets: Sets = None, dtype: Dtypes = None, include: Union[str, Sequence[str]] = (),
-                 exclude: Union[str, Sequence[str]] = ()) -> None:
+    @takes("CONVERT", "planning", only=SHARD_OPTIONS)
+    def __init__(self, checkpoint: Checkpoint, mesh: Union[str, Mapping[str, Any]], rank: int, **options: Any) -> None:
         self.checkpoint, self.mesh, self.rank = checkpoint, _mesh_of(mesh), whole_number(rank, "a rank")
         #: Which rules cut the tensors, and why these were chosen.
         self.rules = ""
         self._layouts: Dict[Any, Tuple[Layout, Tuple[ShardInfo, ...]]] = {}
         self._held: Dict[str, _Held] = {}
         by_spec = not isinstance(self.mesh, str) or ":" in self.mesh
-        if by_spec and rules is not None:
+        if by_spec and options.get("rules") is not None:
             raise Invalid("a spec already says how tensors are cut, so it cannot be combined with rules")
-        conversion = Conversion(checkpoint, to=None if by_spec else str(self.mesh), rules=rules, sets=sets, dtype=dtype,
-                                format="torch" if by_spec else "dcp", include=include, exclude=exclude, all=True)
+        cuts = Cuts(checkpoint, to=None if by_spec else str(self.mesh), **options)
         if isinstance(self.mesh, str):
             self._check_rank(self.mesh, by_spec)
         if not by_spec:
-            self.rules = conversion.rules
-        tensors = conversion.tensors
+            self.rules = cuts.rules
+        tensors = cuts.tensors
         if isinstance(mesh, MappingClass):
             unknown = sorted(set(mesh) - {tensor.name for tensor in tensors})
             if unknown:
@@ -233,27 +233,34 @@ class Shard(Mapping[str, Any]):
         np = numpy()
         for name in names:
             held = self._find(name)
-            found[name] = self._read_without_copy(name, held)
+            kind = self._type(name, held)
+            found[name] = self._read_without_copy(name, held, kind)
             if found[name] is None:
-                kind = numpy_dtype(held.dtype)
                 arrays = [np.empty(shard.shape, kind) for shard in held.shards]
                 found[name] = arrays[0] if len(arrays) == 1 else arrays
                 tensors.append(RankTensor(held.source, held.layout, held.dtype, arrays))
         self.checkpoint._read_rank(self.rank, tensors, **how)
         return found
 
-    def _read_without_copy(self, name: str, held: _Held) -> Any:
+    def _type(self, name: str, held: _Held) -> Any:
+        """The dtype of its arrays. Raises Unsupported if NumPy has none."""
+        try:
+            return numpy().dtype("uint8") if held.opaque else numpy_dtype(held.dtype, raw=self.checkpoint.raw)
+        except Unsupported as error:
+            raise Unsupported('tensor "%s": %s' % (name, error)) from None
+
+    def _read_without_copy(self, name: str, held: _Held, kind: Any) -> Any:
         """An opaque tensor, or a view. None for tensors that are read as shards."""
         if not held.opaque and not self.checkpoint.mmap:
             return None
         stored = self.checkpoint._tensor_at(held.source)
         if not held.opaque:
-            return self._view(held, stored)
+            return self._view(held, stored, kind)
         if held.shards[0].shape != stored._carried:
             raise Invalid('tensor "%s" cannot be cut as it is stored' % name)
         return stored[...]
 
-    def _view(self, held: _Held, stored: Any) -> Any:
+    def _view(self, held: _Held, stored: Any, kind: Any) -> Any:
         """A view of a mapped file, if one holds the shard as it is."""
         if held.dtype != stored.dtype or len(held.shards) != 1 \
                 or len(held.shards[0].pieces) != 1:
@@ -264,31 +271,34 @@ class Shard(Mapping[str, Any]):
         inside = all(high <= length for (_, high), length in zip(box, stored.shape))
         if not inside or piece.size != shard.shape:
             return None
-        return stored._view_box(box, shard.shape)
+        return stored._view_box(box, shard.shape, kind)
 
     def load(self, out: Mapping[str, Any], *, threads: int = 0, trace: Any = None, progress: Progress = None) -> None:
-        """Reads into existing arrays, {name: array}, which are C-contiguous and match this rank's shards in shape and dtype."""
+        """Reads into existing arrays, {name: array}, which are C-contiguous, match this rank's shards in shape and dtype, and do
+        not share memory. Unsigned integers are taken for bf16 and the like only if the checkpoint was opened with raw=True."""
         if not isinstance(out, MappingClass):
             raise TypeError("the arrays to read into must be {name: array}, not a %s" % type(out).__name__)
         tensors = []
         for name, array in out.items():
             held = self._find(name)
-            if not all(hasattr(array, field) for field in ("shape", "dtype", "flags", "ctypes")):
+            if not is_array(array):
                 raise TypeError('tensor "%s" can only be read into a NumPy array, not into a %s' % (name, type(array).__name__))
             if held.opaque or len(held.shards) != 1:
                 raise Invalid('tensor "%s" cannot be read into one array' % name)
-            tensors.append(self._wanted(name, [array]))
+            tensors.append(self._wanted(name, array))
+        check_apart([range_of(array, True, 'tensor "%s"' % name) for name, array in out.items() if array.nbytes])
         self.checkpoint._read_rank(self.rank, tensors, threads=threads, trace=trace, progress=progress)
 
-    def _wanted(self, name: str, arrays: Sequence[Any]) -> RankTensor:
-        """A tensor with the arrays for its shards, which are checked here."""
+    def _wanted(self, name: str, array: Any) -> RankTensor:
+        """A tensor with the array for its shard, which is checked here."""
         held = self._find(name)
-        for shard, array in zip(held.shards, arrays):
-            fits = tuple(array.shape) == shard.shape and array.dtype.itemsize * 8 == bits_of(held.dtype)
-            if not fits or not array.flags.c_contiguous or not array.flags.writeable:
-                raise Invalid('tensor "%s": the array must be C-contiguous and writeable, of shape %s and %d bits' %
-                              (name, shard.shape, bits_of(held.dtype)))
-        return RankTensor(held.source, held.layout, held.dtype, arrays)
+        shape = held.shards[0].shape
+        fits = tuple(array.shape) == shape and is_held_by(held.dtype, array.dtype, self.checkpoint.raw)
+        if not fits or not array.flags.c_contiguous or not array.flags.writeable:
+            raise Invalid('tensor "%s": the array must be C-contiguous and writeable, of shape %s and dtype %s, not %s of %s%s' %
+                          (name, shape, held.dtype, tuple(array.shape), array.dtype,
+                           "; raw=True of reshard.open lets it hold plain bits" if is_held_by(held.dtype, array.dtype) else ""))
+        return RankTensor(held.source, held.layout, held.dtype, [array])
 
 
 def _count_bytes(held: _Held) -> int:

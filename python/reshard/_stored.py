@@ -5,8 +5,8 @@ from operator import getitem
 from typing import TYPE_CHECKING, Any, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from . import _native
-from ._dtypes import NAMES, dtype_name, numpy, numpy_dtype
-from ._errors import Invalid
+from ._dtypes import NAMES, dtype_name, is_held_by, numpy, numpy_dtype
+from ._errors import Invalid, Unsupported
 from ._layout import Layout
 from ._library import decode, lib, make, read_struct
 from ._work import SHORT_BYTES
@@ -109,6 +109,8 @@ class StoredTensor:
         self.dtype: str = NAMES[found.dtype]
         self.shape: Tuple[int, ...] = shape
         self.nbytes: int = found.bytes
+        #: The quantised type that the file has it in ("Q4_K"), if that is not its dtype; else None.
+        self.stored_as: Optional[str] = decode(found.stored_as) if found.stored_as else None
         #: True if it cannot be cut (elements smaller than a byte, more than 8 dimensions). It is then read as plain bytes.
         self.opaque: bool = bool(found.opaque)
         self._piece_count: int = found.piece_count
@@ -138,8 +140,15 @@ class StoredTensor:
 
     @property
     def numpy_dtype(self) -> Any:
-        """The dtype of arrays read from it: uint8 if it is opaque."""
-        return numpy().dtype("uint8") if self.opaque else numpy_dtype(self.dtype)
+        """The dtype of arrays read from it: uint8 if it is opaque. Raises Unsupported if NumPy has none, as for bf16 without
+        ml_dtypes, unless the checkpoint was opened with raw=True."""
+        return self._type(self._checkpoint.raw)
+
+    def _type(self, raw: bool) -> Any:
+        try:
+            return numpy().dtype("uint8") if self.opaque else numpy_dtype(self.dtype, raw=raw)
+        except Unsupported as error:
+            raise Unsupported('tensor "%s": %s' % (self.name, error)) from None
 
     @property
     def _carried(self) -> Tuple[int, ...]:
@@ -165,39 +174,50 @@ class StoredTensor:
             yield found
 
     def __getitem__(self, key: Any) -> Any:
+        return self._index_as(key, self.numpy_dtype)
+
+    def _index_as(self, key: Any, kind: Any) -> Any:
         box, after = resolve_index(key, self._carried)
-        found = self._read_box(box)
+        found = self._read_box(box, kind)
         if any(isinstance(item, slice) and item.step is not None for item in after):
             return found[after].copy()  # so that the elements between are freed
         return found[after] if any(item == 0 for item in after if not isinstance(item, slice)) else found
 
     def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> Any:
+        kind = self._type(True)
         wanted = self.numpy_dtype if dtype is None else numpy().dtype(dtype)
+        is_number = self.opaque or is_held_by(self.dtype, kind, raw=False)
+        if not is_number and not (wanted == kind and self._checkpoint.raw):  # NumPy would cast the bits, not the numbers
+            if copy is False:
+                raise Invalid("%s cannot become an array of %s without a copy" % (self.name, wanted))
+            return self.read(wanted)
         box, _ = resolve_index(..., self._carried)
-        view = self._view_box(box, self._carried) if self._checkpoint.mmap else None
+        view = self._view_box(box, self._carried, kind) if self._checkpoint.mmap else None
         if copy is False and (view is None or view.dtype != wanted):
             raise Invalid("%s cannot become an array of %s without a copy" % (self.name, wanted))
         if view is None:
-            return self._read_box(box).astype(wanted, copy=False)
+            return self._read_box(box, kind).astype(wanted, copy=False)
         return view.astype(wanted, copy=bool(copy))
 
-    def read(self, dtype: Any = None) -> Any:
-        """The whole tensor as an array. With a dtype, it is cast while it is read ("bf16" to "f32", for example)."""
+    def read(self, dtype: Any = None, *, raw: Optional[bool] = None) -> Any:
+        """The whole tensor as an array. With a dtype, it is cast while it is read ("bf16" to "f32", for example). raw: as in
+        `reshard.open`, whose choice is the default."""
+        raw = self._checkpoint.raw if raw is None else raw
         if dtype is None or dtype_name(dtype) == self.dtype:
-            return self[...]
-        found = numpy().empty(self.shape, numpy_dtype(dtype_name(dtype)))
+            return self._index_as(..., self._type(raw))
+        found = numpy().empty(self.shape, numpy_dtype(dtype_name(dtype), raw=raw))
         wanted = RankTensor(self._index, Layout("1: R", self.shape), dtype_name(dtype), [found])
         self._checkpoint._read_rank(0, [wanted])
         return found
 
-    def _read_box(self, box: Index) -> Any:
+    def _read_box(self, box: Index, kind: Any) -> Any:
         np = numpy()
         shape = tuple(high - low for low, high in box)
         if self._checkpoint.mmap:
-            view = self._view_box(box, shape)
+            view = self._view_box(box, shape, kind)
             if view is not None:
                 return view
-        found = np.empty(shape, self.numpy_dtype)
+        found = np.empty(shape, kind)
         self._fill(found, box)
         return found
 
@@ -219,7 +239,7 @@ class StoredTensor:
             part = array[(slice(None),) * d + (slice(first - low, last - low),)]
             self._fill(part, box[:d] + ((first, last),) + box[d + 1:])
 
-    def _view_box(self, box: Index, shape: Tuple[int, ...]) -> Any:
+    def _view_box(self, box: Index, shape: Tuple[int, ...], kind: Any) -> Any:
         """The box as a view of a mapped file if one piece holds all of it, else None."""
         if 0 in shape:
             return None
@@ -232,11 +252,11 @@ class StoredTensor:
             memory = self._checkpoint._map(piece.file)
             if memory is None:
                 return None
-            item = self.numpy_dtype.itemsize
+            item = kind.itemsize
             at = piece.at + item * sum((low - offset) * stride for (low, _), offset, stride
                                        in zip(box, piece.box.offset[:n], piece.strides[:n]))
             strides = tuple(item * stride for stride in piece.strides[:n])
-            return numpy().ndarray(shape, self.numpy_dtype, memory, at, strides)
+            return numpy().ndarray(shape, kind, memory, at, strides)
         return None
 
 

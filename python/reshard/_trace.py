@@ -61,10 +61,10 @@ class Trace(Handle):
 
 
 @contextmanager
-def tracing(trace: Any) -> Iterator[Optional[Trace]]:
+def tracing(trace: Any, events: int = 0) -> Iterator[Optional[Trace]]:
     """Turns the `trace` argument of a call (a Trace, a path or None) into a Trace or None."""
     if trace is None or isinstance(trace, Trace):
         yield trace
     else:
-        with Trace(trace) as made:
+        with Trace(trace, events=events) as made:
             yield made

@@ -15,7 +15,7 @@ import os
 from ctypes import byref, c_double, c_int, c_size_t, c_void_p
 from typing import Any, List, Optional
 
-from ._errors import LibraryMissing, make_error
+from ._errors import LibraryMissing
 from ._group import Group
 from ._library import SONAME, lib, library_path
 
@@ -90,5 +90,5 @@ def group(comm: Any, *, timeout: float = 0.0) -> Group:
     handle = kind.from_address(MPI._addressof(comm)).value
     status = function(None, handle, byref(options), byref(pointer))
     if status < 0 or pointer.value is None:
-        raise make_error(status, lib.reshard_error_text().decode("utf-8", "replace"))
+        raise lib._error(status)
     return Group(pointer.value)

@@ -22,6 +22,10 @@
 #define RS_RECORDS_MAX ((int64_t)1 << 22)
 #endif
 
+/* Boxes that the links of one target fill, and gaps between them: about 100 MB. Strided links need
+ * more than one box each only if their steps do not divide each other. */
+#define RS_LINK_BOXES_MAX ((int64_t)1 << 18)
+
 /* Single moves in one list, such as a stream or the moves that a check compares with each other. */
 #define RS_MOVES_LISTED_MAX ((int64_t)1 << 24)
 

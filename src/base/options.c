@@ -13,12 +13,16 @@ static reshard_status read_size(const char *what, const void *given, size_t *out
     if (*out_size < sizeof *out_size)
         return rs_fail(RESHARD_ERR_INVALID, "%s: size is %zu; it must be that of the whole struct",
                        what, *out_size);
+    if (*out_size > RS_OPTIONS_BYTES_MAX)
+        return rs_fail(RESHARD_ERR_INVALID,
+                       "%s: size is %zu, which no release has; set it to that of the struct", what,
+                       *out_size);
     return RESHARD_OK;
 }
 
 reshard_status rs_options_read(const char *what, const void *given, void *out_options, size_t bytes)
 {
-    assert(bytes >= sizeof(size_t));
+    assert(bytes >= sizeof(size_t) && bytes <= RS_OPTIONS_BYTES_MAX);
     size_t size = sizeof size;
     if (given != NULL) {
         reshard_status status = read_size(what, given, &size);

@@ -7,7 +7,7 @@
 #ifndef RS_BASE_SHAPE_H
 #define RS_BASE_SHAPE_H
 
-#include <reshard/spec.h>
+#include <reshard/base.h>
 
 #include "base/export.h"
 

@@ -1,78 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * status.c - the text of each thread's last error, and the names and texts of statuses, dtypes and
- * reductions.
+ * status.c - the names and texts of versions, statuses, dtypes and reductions.
  */
 #include "base/dtype.h"
-#include "base/error.h"
-
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <string.h>
-
-static _Thread_local char error_text[RS_ERROR_TEXT_BYTES];
-
-/* Text that is already escaped is left unchanged. */
-static void keep_escaped(const char *text)
-{
-    (void)reshard_text_escape(text, strlen(text), error_text, sizeof error_text);
-}
-
-reshard_status rs_fail(reshard_status status, const char *format, ...)
-{
-    /* The arguments may point into the old text, so format the new text in a separate buffer
-     * first. */
-    char text[RS_ERROR_TEXT_BYTES];
-    va_list arguments;
-    va_start(arguments, format);
-    (void)vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    keep_escaped(text);
-    return status;
-}
-
-/* Whether the error text begins with this prefix, after any "rank N: " in front of it. */
-static bool has_prefix(const char *prefix)
-{
-    const char *text = error_text;
-    size_t length = strlen(prefix);
-    while (strncmp(text, "rank ", 5) == 0) {
-        const char *end = text + 5 + strspn(text + 5, "0123456789");
-        if (end == text + 5 || strncmp(end, ": ", 2) != 0)
-            break;
-        text = end + 2;
-    }
-    return strncmp(text, prefix, length) == 0 && strncmp(text + length, ": ", 2) == 0;
-}
-
-reshard_status rs_fail_within(reshard_status status, const char *format, ...)
-{
-    if (status == RESHARD_OK)
-        return status;
-    char prefix[RS_ERROR_TEXT_BYTES / 2];
-    char text[RS_ERROR_TEXT_BYTES];
-    va_list arguments;
-    va_start(arguments, format);
-    (void)vsnprintf(prefix, sizeof prefix, format, arguments);
-    va_end(arguments);
-    if (has_prefix(prefix))
-        return status;
-    int used = snprintf(text, sizeof text, "%s: ", prefix);
-    size_t room = sizeof text - (size_t)used - 1;
-    size_t length = strlen(error_text);
-    if (length > room)
-        length = room;
-    memcpy(text + used, error_text, length);
-    text[(size_t)used + length] = '\0';
-    keep_escaped(text);
-    return status;
-}
-
-const char *reshard_error_text(void)
-{
-    return error_text;
-}
 
 int32_t reshard_abi_version(void)
 {

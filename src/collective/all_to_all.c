@@ -219,8 +219,11 @@ static reshard_status start(exchange *e, bool joined, const void *const *sources
                             void *const *targets, reshard_work **out_work)
 {
     reshard_layout *source_layout = NULL, *target_layout = NULL;
+    reshard_status status = rs_collective_choose(&e->collective);
+    if (status != RESHARD_OK)
+        return status;
     e->size = reshard_group_size(e->collective.group);
-    reshard_status status = gather_matrix(e);
+    status = gather_matrix(e);
     if (status != RESHARD_OK)
         goto out; /* all ranks fail here */
     status = check_matrix(e);

@@ -227,6 +227,9 @@ static reshard_status start(request *r, const void *source, void *target, reshar
 {
     reshard_layout *source_layout = NULL, *target_layout = NULL;
     int64_t *scratch = NULL;
+    reshard_status chosen = rs_collective_choose(&r->collective);
+    if (chosen != RESHARD_OK)
+        return chosen;
     size_t scratch_bytes = (size_t)reshard_group_size(r->collective.group) * sizeof *scratch;
     reshard_status status = prepare(r, &scratch, scratch_bytes, &source_layout, &target_layout);
     status = rs_collective_start(&r->collective, status, source_layout, target_layout, &source,

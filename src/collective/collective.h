@@ -35,6 +35,9 @@ typedef struct rs_collective {
     bool reduces;
 } rs_collective;
 
+/* Replaces a group that is NULL by the current one. Every call begins with it. */
+reshard_status rs_collective_choose(rs_collective *collective);
+
 /* Describes the request in `asked`, with -1 for what the call does not have, and begins its digest.
  * The caller adds the rest and finishes the digest. */
 struct rs_digest;

@@ -2,14 +2,21 @@
 /* collective_agree.c - describes what a rank asks for, in words and as a digest, and compares
  * ranks. */
 #include "base/digest.h"
+#include "base/error.h"
 #include "collective/collective.h"
 #include "text/text.h"
 #include "transport/agree.h"
+#include "transport/group.h"
 
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+
+reshard_status rs_collective_choose(rs_collective *c)
+{
+    return rs_fail_within(rs_group_choose(&c->group), "%s", c->name);
+}
 
 void rs_collective_ask(rs_collective *c, int32_t dtype, int32_t root, int32_t reduction,
                        int64_t count, rs_digest *out_digest)

@@ -171,12 +171,14 @@ static reshard_status create(const rs_collective *c, bool sending, int32_t peer,
     return RESHARD_OK;
 }
 
-static reshard_status start(const rs_collective *c, bool sending, int32_t peer, int64_t count,
+static reshard_status start(rs_collective *c, bool sending, int32_t peer, int64_t count,
                             void *buffer, reshard_work **out_work)
 {
     size_t bytes = 0;
     reshard_work *work = NULL;
-    reshard_status status = check(c, peer, count, buffer, &bytes);
+    reshard_status status = rs_collective_choose(c);
+    if (status == RESHARD_OK)
+        status = check(c, peer, count, buffer, &bytes);
     if (status == RESHARD_OK)
         status = rs_work_create(c->context, c->group, 0, 0, &work);
     if (status == RESHARD_OK)
@@ -193,8 +195,11 @@ static reshard_status start(const rs_collective *c, bool sending, int32_t peer, 
 
 /* A blocking delivery to itself would never end: while the rank waits, nobody can post the other
  * end. */
-static reshard_status check_not_self(const rs_collective *c, int32_t peer)
+static reshard_status check_not_self(rs_collective *c, int32_t peer)
 {
+    reshard_status status = rs_collective_choose(c);
+    if (status != RESHARD_OK)
+        return status;
     if (peer == reshard_group_rank(c->group))
         return rs_fail(RESHARD_ERR_INVALID,
                        "%s: rank %d would wait for itself; start it and the other end instead",

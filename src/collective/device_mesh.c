@@ -10,9 +10,9 @@
 #include "base/context.h"
 #include "base/digest.h"
 #include "base/error.h"
+#include "base/references.h"
 #include "collective/collective.h"
 #include "spec/spec.h"
-#include "system/thread.h"
 #include "transport/group.h"
 
 #include <string.h>
@@ -200,6 +200,10 @@ reshard_status reshard_device_mesh_create(reshard_context *context, reshard_grou
                                           reshard_mesh *mesh, reshard_device_mesh **out_device_mesh)
 {
     rs_collective c = {.name = "device mesh", .context = context, .group = group};
+    reshard_status status = rs_collective_choose(&c);
+    if (status != RESHARD_OK)
+        return status;
+    group = c.group;
     reshard_device_mesh *made = NULL;
     int32_t *scratch = NULL;
     size_t bytes = (size_t)reshard_mesh_size(mesh) * sizeof *scratch;
@@ -207,7 +211,7 @@ reshard_status reshard_device_mesh_create(reshard_context *context, reshard_grou
     rs_collective_ask(&c, -1, -1, -1, -1, &digest);
     digest_mesh(mesh, &digest);
     rs_digest_finish(&digest, c.asked.digest);
-    reshard_status status = check_ranks(mesh, group);
+    status = check_ranks(mesh, group);
     if (status == RESHARD_OK)
         status = allocate(context, mesh, reshard_mesh_position_of(mesh, reshard_group_rank(group)),
                           &made);
@@ -239,7 +243,7 @@ reshard_status reshard_device_mesh_parse(reshard_context *context, reshard_group
     reshard_mesh *mesh = NULL;
     reshard_status status = rs_group_choose(&group);
     if (status != RESHARD_OK)
-        return status;
+        return rs_fail_within(status, "device mesh");
     status = reshard_group_agree(group, reshard_mesh_parse(context, text, &mesh));
     if (status == RESHARD_OK)
         status = reshard_device_mesh_create(context, group, mesh, out_device_mesh);

@@ -83,7 +83,10 @@ static reshard_status exchange_chunks(rs_collective *c, bool same_dim, int32_t n
                                       const reshard_chunks *to, const void *source, void *target)
 {
     reshard_layout *source_layout = NULL, *target_layout = NULL;
-    reshard_status status = make_layout(c->context, ndim, shape, from, &source_layout);
+    reshard_status status = rs_collective_choose(c);
+    if (status != RESHARD_OK)
+        return status;
+    status = make_layout(c->context, ndim, shape, from, &source_layout);
     if (status == RESHARD_OK)
         status = make_layout(c->context, ndim, shape, to, &target_layout);
     status = rs_fail_within(status, "%s", c->name);

@@ -91,10 +91,10 @@ static reshard_status find_layouts(const reshard_plan *plan, const reshard_layou
     if (reshard_plan_is_adjoint(plan) || plan->link_count != 1 || plan->fill_count != 0)
         return rs_fail(RESHARD_ERR_UNSUPPORTED,
                        "only a plan of one link can be drawn, and no adjoint one");
-    const reshard_link *link = &plan->links[0];
+    const reshard_link *link = &plan->links[0].plain;
     const reshard_layout *source = plan->sources[link->source].layout;
     const reshard_layout *target = reshard_plan_target_layout(plan, link->target);
-    if (link->factor_count != 0 || source->ndim != target->ndim ||
+    if (plan->links[0].strided != NULL || link->factor_count != 0 || source->ndim != target->ndim ||
         memcmp(source->shape, target->shape, (size_t)source->ndim * sizeof source->shape[0]) != 0)
         return rs_fail(RESHARD_ERR_UNSUPPORTED,
                        "only a plan between whole tensors of one shape can be drawn");

@@ -8,6 +8,7 @@
 #include "base/context.h"
 #include "base/digest.h"
 #include "base/error.h"
+#include "base/references.h"
 #include "layout/layout.h"
 #include "transport/group.h"
 
@@ -26,6 +27,8 @@ struct rs_exec_cache {
     uint64_t uses;
     int32_t count;
     entry entries[RS_EXEC_CACHE_MAX];
+    int64_t remembered_count; /* ever; the latest ones are kept */
+    uint64_t remembered[RS_EXEC_CACHE_REMEMBERED][2];
 };
 
 reshard_status rs_exec_cache_of(reshard_group *group, rs_exec_cache **out_cache)
@@ -223,4 +226,21 @@ reshard_status rs_exec_cache_make(rs_exec_cache *cache, reshard_status status,
 rs_exec_cache_counts rs_exec_cache_count(const rs_exec_cache *cache)
 {
     return (rs_exec_cache_counts){cache->hits, cache->misses, cache->count};
+}
+
+bool rs_exec_cache_knows(const rs_exec_cache *cache, const uint64_t digest[2])
+{
+    int64_t kept = cache->remembered_count < RS_EXEC_CACHE_REMEMBERED ? cache->remembered_count
+                                                                      : RS_EXEC_CACHE_REMEMBERED;
+    for (int64_t i = 0; i < kept; i++) {
+        if (memcmp(cache->remembered[i], digest, sizeof cache->remembered[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+void rs_exec_cache_remember(rs_exec_cache *cache, const uint64_t digest[2])
+{
+    memcpy(cache->remembered[cache->remembered_count++ % RS_EXEC_CACHE_REMEMBERED], digest,
+           sizeof cache->remembered[0]);
 }

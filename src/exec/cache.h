@@ -17,6 +17,7 @@
 #include <stdbool.h>
 
 #define RS_EXEC_CACHE_MAX 64
+#define RS_EXEC_CACHE_REMEMBERED 256
 
 typedef struct rs_exec_cache rs_exec_cache;
 
@@ -41,6 +42,11 @@ RS_EXPORT reshard_exec *rs_exec_cache_find(rs_exec_cache *cache, const uint64_t 
 RS_EXPORT reshard_status rs_exec_cache_make(rs_exec_cache *cache, reshard_status status,
                                             const rs_exec_key *key, const uint64_t digest[2],
                                             reshard_exec **out_exec);
+
+/* What the ranks of the group have compared, and need not compare again. The latest
+ * RS_EXEC_CACHE_REMEMBERED are known. Local. */
+RS_EXPORT bool rs_exec_cache_knows(const rs_exec_cache *cache, const uint64_t digest[2]);
+RS_EXPORT void rs_exec_cache_remember(rs_exec_cache *cache, const uint64_t digest[2]);
 
 typedef struct rs_exec_cache_counts {
     int64_t hits, misses, held;

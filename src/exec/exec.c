@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "transport/agree.h"
+#include "transport/group.h"
 
 #include <assert.h>
 #include <string.h>
@@ -225,7 +226,10 @@ reshard_status reshard_exec_create(reshard_context *context, reshard_plan *plan,
     reshard_exec *exec = NULL;
     reshard_exec_options chosen = {0};
     bool verify = false;
-    reshard_status status = rs_options_read("exec options", options, &chosen, sizeof chosen);
+    reshard_status status = rs_group_choose(&group);
+    if (status != RESHARD_OK)
+        return rs_fail_within(status, "exec");
+    status = rs_options_read("exec options", options, &chosen, sizeof chosen);
     if (status == RESHARD_OK) {
         exec = rs_allocate_zeroed(context, sizeof *exec);
         status = exec == NULL ? rs_allocation_status() : RESHARD_OK;

@@ -14,6 +14,8 @@
 
 #include <stdbool.h>
 
+_Static_assert(RS_NEST_MAX >= RESHARD_FACTORS_MAX, "a move of a plan fits a nest of loops");
+
 typedef struct rs_operation {
     reshard_move_kind kind;
     int32_t peer;       /* this rank for keeps */

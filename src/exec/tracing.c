@@ -79,7 +79,7 @@ static reshard_status name_links(reshard_exec *exec, int32_t stage)
     reshard_status status = RESHARD_OK;
     for (int32_t l = 0; l < count && status == RESHARD_OK; l++) {
         int32_t link = rs_plan_stage_link(exec->plan, stage, l).link;
-        int32_t target = link >= 0 ? plan->links[link].target : 0;
+        int32_t target = link >= 0 ? plan->links[link].plain.target : 0;
         const char *name = link >= 0 ? plan->targets[target].name : "zeros";
         char made[24];
         (void)snprintf(made, sizeof made, "#%d", target);

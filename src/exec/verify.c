@@ -182,14 +182,15 @@ static reshard_status see_region(void *user, const rs_region *region, const rs_h
  * reduction changes the values; then only copies are. */
 static void digest_link(rs_verify *v, int32_t index, bool source)
 {
-    const reshard_link *given = &v->plan->links[index];
+    const rs_given_link *link_given = &v->plan->links[index];
+    const reshard_link *given = &link_given->plain;
     const reshard_plan_tensor *from = &v->plan->sources[given->source];
     const reshard_plan_tensor *to = &v->plan->targets[given->target];
     const reshard_plan_tensor *tensor = source ? from : to;
     int32_t number = source ? given->source : v->exec->source_count + given->target;
     rs_link link;
     if (tensor->layout->partial ||
-        rs_link_resolve(given, from->layout, to->layout, &link) != RESHARD_OK)
+        rs_link_resolve(link_given, from->layout, to->layout, &link) != RESHARD_OK)
         return; /* resolving cannot fail: the plan was made from these links */
     end_sums found = {0};
     walk w = {.link = &link,
@@ -219,9 +220,11 @@ void rs_verify_sources(rs_verify *v)
 
 typedef struct gap {
     rs_verify *verify;
-    const rs_fill_box *fill;
+    const rs_link *link; /* from the target to itself */
     int64_t first_slot;
     size_t element_bytes;
+    const rs_region *region;
+    const rs_holder *holder;
 } gap;
 
 static uint64_t count_strays(const gap *g, int32_t ndim, const int64_t *size,
@@ -237,38 +240,42 @@ static uint64_t count_strays(const gap *g, int32_t ndim, const int64_t *size,
     return count;
 }
 
+static reshard_status see_gap_box(void *user, const rs_link_box *box)
+{
+    gap *g = user;
+    int64_t point[RESHARD_NDIM_MAX], strides[RESHARD_FACTORS_MAX];
+    rs_place place;
+    rs_link_point(g->link, &g->link->target, box->start, point);
+    rs_region_place(g->region, g->holder, point, &place);
+    rs_link_strides(g->link, &g->link->target, place.strides, strides);
+    const char *memory = g->verify->exec->table->slots[g->first_slot + g->holder->shard];
+    g->verify->mine.strays += count_strays(g, g->link->ndim, box->size, strides,
+                                           memory + place.at * (int64_t)g->element_bytes);
+    return RESHARD_OK;
+}
+
 static reshard_status see_gap(void *user, const rs_region *region, const rs_holder *holder)
 {
     gap *g = user;
-    int32_t ndim = region->layout->ndim;
-    int64_t start[RESHARD_NDIM_MAX] = {0}, size[RESHARD_NDIM_MAX] = {0};
-    for (int32_t d = 0; d < ndim; d++) {
-        int64_t low = g->fill->box.offset[d], high = low + g->fill->box.size[d];
-        int64_t end = region->start[d] + region->size[d];
-        start[d] = region->start[d] > low ? region->start[d] : low;
-        size[d] = (end < high ? end : high) - start[d];
-        if (size[d] <= 0)
-            return RESHARD_OK;
-    }
-    rs_place place;
-    rs_region_place(region, holder, start, &place);
-    const char *memory = g->verify->exec->table->slots[g->first_slot + holder->shard];
-    g->verify->mine.strays +=
-        count_strays(g, ndim, size, place.strides, memory + place.at * (int64_t)g->element_bytes);
-    return RESHARD_OK;
+    g->region = region;
+    g->holder = holder;
+    return rs_link_boxes(g->link, &g->link->target, region->start, region->size, see_gap_box, g);
 }
 
 static void check_gaps(rs_verify *v)
 {
     for (int64_t i = 0; i < v->plan->fill_count; i++) {
-        const rs_fill_box *fill = &v->plan->fills[i];
+        const rs_fill *fill = &v->plan->fills[i];
         const reshard_plan_tensor *tensor = &v->plan->targets[fill->target];
+        rs_link link;
+        if (tensor->layout->partial ||
+            rs_link_resolve(&fill->link, tensor->layout, tensor->layout, &link) != RESHARD_OK)
+            continue; /* resolving cannot fail: the plan made these fills */
         gap g = {.verify = v,
-                 .fill = fill,
+                 .link = &link,
                  .first_slot = v->exec->slot_first[v->exec->source_count + fill->target],
                  .element_bytes = rs_element_bytes(tensor->dtype)};
-        if (!tensor->layout->partial)
-            (void)rs_layout_visit_held(tensor->layout, v->rank, see_gap, &g);
+        (void)rs_layout_visit_held(tensor->layout, v->rank, see_gap, &g);
     }
 }
 

@@ -12,6 +12,7 @@
 #ifndef RS_KERNEL_COMBINE_H
 #define RS_KERNEL_COMBINE_H
 
+#include "base/export.h"
 #include "kernel/nest.h"
 
 #include <stdbool.h>
@@ -39,13 +40,13 @@ typedef struct rs_combining {
     int32_t divisor;
 } rs_combining;
 
-void rs_combine_prepare(rs_combining *combining, reshard_reduction reduction, reshard_dtype dtype,
-                        int32_t ndim, const int64_t *size, const int64_t *source_strides,
-                        const int64_t *target_strides);
+RS_EXPORT void rs_combine_prepare(rs_combining *combining, reshard_reduction reduction,
+                                  reshard_dtype dtype, int32_t ndim, const int64_t *size,
+                                  const int64_t *source_strides, const int64_t *target_strides);
 /* Prepares a division: rs_combine_run then divides the target and ignores the source. */
 void rs_scale_prepare(rs_combining *combining, reshard_dtype dtype, int32_t divisor, int32_t ndim,
                       const int64_t *size, const int64_t *target_strides);
-void rs_combine_run(const rs_combining *combining, const void *source, void *target);
+RS_EXPORT void rs_combine_run(const rs_combining *combining, const void *source, void *target);
 int64_t rs_combine_outer_count(const rs_combining *combining);
 void rs_combine_run_part(const rs_combining *combining, const void *source, void *target,
                          int64_t first, int64_t count);

@@ -7,11 +7,11 @@
 #ifndef RS_KERNEL_NEST_H
 #define RS_KERNEL_NEST_H
 
-#include <reshard/plan.h>
+#include <reshard/base.h>
 
 #include <stdint.h>
 
-#define RS_NEST_MAX RESHARD_FACTORS_MAX
+#define RS_NEST_MAX 16
 
 /* One loop. Steps are in bytes and may be negative; those of the source may also be zero. */
 typedef struct rs_loop {

@@ -18,10 +18,10 @@
 
 #include "base/arena.h"
 #include "base/export.h"
+#include "base/references.h"
 #include "layout/chain.h"
 #include "layout/index.h"
 #include "spec/spec.h"
-#include "system/thread.h"
 
 #include <stdbool.h>
 

@@ -9,7 +9,13 @@
 
 static void fail(void *state, const char *why)
 {
-    rs_mpi_break(state, RESHARD_ERR_GROUP_BROKEN, why);
+    reshard_error error = {.size = sizeof error};
+    (void)reshard_error_get(&error);
+    /* Whoever breaks the group because of an error passes on its text. */
+    if (error.text != why)
+        error = (reshard_error){.size = sizeof error, .text = why};
+    error.status = RESHARD_ERR_GROUP_BROKEN;
+    rs_mpi_break_by(state, &error);
 }
 
 /* ---- closing --------------------------------------------------------------------------------- */
@@ -87,6 +93,9 @@ static reshard_status check_mpi(MPI_Comm comm)
                  : RESHARD_OK;
 }
 
+/* No release has longer options, as in libreshard. */
+#define OPTIONS_BYTES_MAX 4096
+
 /* Like libreshard's rs_options_read, which is hidden from this library: fields beyond a shorter
  * struct are zero, and those of a longer one that this library does not know must be zero. */
 static reshard_status read_options(const reshard_mpi_options *given, reshard_mpi_options *out)
@@ -94,9 +103,9 @@ static reshard_status read_options(const reshard_mpi_options *given, reshard_mpi
     *out = (reshard_mpi_options){.size = sizeof *out};
     if (given == NULL)
         return RESHARD_OK;
-    bool known = given->size >= sizeof given->size;
-    for (size_t i = sizeof *out; i < given->size; i++)
-        known = known && ((const char *)given)[i] == 0;
+    bool known = given->size >= sizeof given->size && given->size <= OPTIONS_BYTES_MAX;
+    for (size_t i = sizeof *out; known && i < given->size; i++)
+        known = ((const char *)given)[i] == 0;
     if (!known)
         return rs_mpi_fail(RESHARD_ERR_INVALID, "MPI options: their size is %zu, but %zu are known",
                            given->size, sizeof *out);
@@ -208,18 +217,19 @@ static reshard_status create_group(reshard_context *context, rs_mpi *e, reshard_
 static reshard_status agree(MPI_Comm comm, reshard_status status)
 {
     int rank = 0, mine = INT_MAX, lowest = INT_MAX;
-    rs_verdict verdict = {.status = status};
+    reshard_error error = {.size = sizeof error};
+    (void)reshard_error_get(&error);
+    error.status = status;
     (void)MPI_Comm_rank(comm, &rank);
     if (status != RESHARD_OK)
         mine = rank;
-    verdict.rank = rank;
-    rs_verdict_say(&verdict, reshard_error_text());
+    rs_verdict verdict = rs_verdict_of(rank, &error);
     int code = MPI_Allreduce(&mine, &lowest, 1, MPI_INT, MPI_MIN, comm);
     if (code == MPI_SUCCESS && lowest != INT_MAX)
         code = MPI_Bcast(&verdict, (int)sizeof verdict, MPI_BYTE, lowest, comm);
     if (code != MPI_SUCCESS)
         return rs_mpi_fail(RESHARD_ERR_GROUP_BROKEN, "MPI cannot make the ranks agree");
-    return lowest == INT_MAX ? RESHARD_OK : rs_mpi_fail(verdict.status, "%s", verdict.text);
+    return lowest == INT_MAX ? RESHARD_OK : rs_verdict_fail(&verdict);
 }
 
 reshard_status rs_mpi_open(reshard_context *context, MPI_Comm comm,

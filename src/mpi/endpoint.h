@@ -74,6 +74,7 @@ typedef struct rs_mpi {
 
 /* In notices.c. Breaks the group on behalf of this rank. */
 void rs_mpi_break(rs_mpi *e, reshard_status status, const char *why);
+void rs_mpi_break_by(rs_mpi *e, const reshard_error *error);
 /* Returns false if an MPI call failed. That breaks the group, with MPI's own error text. */
 bool rs_mpi_succeeded(rs_mpi *e, int code, const char *call);
 void rs_mpi_tell(rs_mpi *e, rs_notice_kind kind, int32_t peer);

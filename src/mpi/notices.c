@@ -33,10 +33,16 @@ static void spread_verdict(rs_mpi *e)
     rs_mpi_tell_all(e, RS_NOTICE_BROKEN);
 }
 
+void rs_mpi_break_by(rs_mpi *e, const reshard_error *error)
+{
+    if (rs_standing_break(&e->standing, error))
+        spread_verdict(e);
+}
+
 void rs_mpi_break(rs_mpi *e, reshard_status status, const char *why)
 {
-    if (rs_standing_break(&e->standing, status, why))
-        spread_verdict(e);
+    const reshard_error error = {.size = sizeof error, .status = status, .text = why};
+    rs_mpi_break_by(e, &error);
 }
 
 bool rs_mpi_succeeded(rs_mpi *e, int code, const char *call)
@@ -110,8 +116,11 @@ bool rs_mpi_vote(rs_mpi *e, bool agrees)
 
 reshard_status rs_mpi_leave(rs_mpi *e, reshard_status status)
 {
+    reshard_error error = {.size = sizeof error};
+    (void)reshard_error_get(&error);
+    error.status = status;
     if (status != RESHARD_OK)
-        rs_mpi_break(e, status, reshard_error_text());
+        rs_mpi_break_by(e, &error);
     else if (e->first != NULL)
         rs_mpi_break(e, RESHARD_ERR_GROUP_BROKEN, "leaves while messages are under way");
     e->leaving = true;

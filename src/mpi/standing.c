@@ -21,10 +21,29 @@ reshard_status rs_mpi_fail(reshard_status status, const char *format, ...)
     return reshard_error_set(status, text);
 }
 
-void rs_verdict_say(rs_verdict *verdict, const char *why)
+rs_verdict rs_verdict_of(int32_t rank, const reshard_error *error)
 {
-    int used = snprintf(verdict->text, sizeof verdict->text, "rank %d: ", (int)verdict->rank);
-    rs_shorten(why, verdict->text + used, sizeof verdict->text - (size_t)used);
+    rs_verdict verdict = {.rank = rank, .status = error->status, .hint = error->hint};
+    int used = 0;
+    verdict.named = error->has_rank ? error->rank : rank;
+    if (!error->has_rank)
+        used = snprintf(verdict.text, sizeof verdict.text, "rank %d: ", (int)rank);
+    rs_shorten(error->text, verdict.text + used, sizeof verdict.text - (size_t)used);
+    if (error->subject != NULL && strlen(error->subject) < sizeof verdict.subject)
+        memcpy(verdict.subject, error->subject, strlen(error->subject) + 1);
+    return verdict;
+}
+
+reshard_status rs_verdict_fail(const rs_verdict *verdict)
+{
+    const reshard_error error = {.size = sizeof error,
+                                 .status = verdict->status,
+                                 .hint = verdict->hint,
+                                 .has_rank = 1,
+                                 .rank = verdict->named,
+                                 .subject = verdict->subject,
+                                 .text = verdict->text};
+    return reshard_error_put(&error);
 }
 
 static bool adopt(rs_standing *standing, const rs_verdict *verdict)
@@ -33,22 +52,17 @@ static bool adopt(rs_standing *standing, const rs_verdict *verdict)
     if (first || verdict->rank < standing->verdict.rank) {
         standing->verdict = *verdict;
         standing->verdict.text[sizeof verdict->text - 1] = '\0';
+        standing->verdict.subject[sizeof verdict->subject - 1] = '\0';
     }
     standing->broken = true;
     return first;
 }
 
-bool rs_standing_break(rs_standing *standing, reshard_status status, const char *why)
+bool rs_standing_break(rs_standing *standing, const reshard_error *error)
 {
     if (standing->broken)
         return false;
-    rs_verdict verdict = {.rank = standing->rank, .status = status};
-    int named;
-    /* A text on which ranks have agreed already names the rank. */
-    if (sscanf(why, "rank %d:", &named) == 1)
-        rs_shorten(why, verdict.text, sizeof verdict.text);
-    else
-        rs_verdict_say(&verdict, why);
+    const rs_verdict verdict = rs_verdict_of(standing->rank, error);
     return adopt(standing, &verdict);
 }
 
@@ -74,6 +88,5 @@ reshard_status rs_standing_fail(const rs_standing *standing)
 
 reshard_status rs_standing_result(const rs_standing *standing)
 {
-    return standing->broken ? rs_mpi_fail(standing->verdict.status, "%s", standing->verdict.text)
-                            : RESHARD_OK;
+    return standing->broken ? rs_verdict_fail(&standing->verdict) : RESHARD_OK;
 }

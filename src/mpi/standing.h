@@ -23,15 +23,21 @@ typedef enum rs_notice_kind {
     RS_NOTICE_KIND_COUNT
 } rs_notice_kind;
 
-/* Why the group is broken: the rank where it began, its status and its error text. */
+/* Why the group is broken: the rank where it began, and its error. */
 typedef struct rs_verdict {
     int32_t rank;
     reshard_status status;
+    reshard_hint hint;
+    int32_t named; /* the rank that the text names: this one, or one that ranks have agreed on */
+    char subject[192];
     char text[504];
 } rs_verdict;
 
-/* Sets the text: "rank r: " and why, without the middle of what is too long. */
-void rs_verdict_say(rs_verdict *verdict, const char *why);
+/* The error as a verdict of this rank. Its text gets "rank r: " in front unless it names a rank
+ * already, and loses the middle if it is too long. */
+rs_verdict rs_verdict_of(int32_t rank, const reshard_error *error);
+/* Makes the verdict this thread's error, and returns its status. */
+reshard_status rs_verdict_fail(const rs_verdict *verdict);
 
 typedef struct rs_notice {
     int32_t kind;
@@ -48,9 +54,8 @@ typedef struct rs_standing {
     int32_t drained_count; /* other ranks that have said so */
 } rs_standing;
 
-/* Breaks the group on behalf of this rank: `why` becomes "rank r: why". Returns false if it was
- * broken already. */
-bool rs_standing_break(rs_standing *standing, reshard_status status, const char *why);
+/* Breaks the group on behalf of this rank. Returns false if it was broken already. */
+bool rs_standing_break(rs_standing *standing, const reshard_error *error);
 /* Takes note of BROKEN, DRAINED or LEFT. Returns true if that broke the group. */
 bool rs_standing_hear(rs_standing *standing, int32_t from, const rs_notice *notice);
 bool rs_standing_was_told(const rs_standing *standing, int32_t from, rs_notice_kind kind);

@@ -8,6 +8,7 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "tensor/core/distribution.h"
+#include "transport/group.h"
 
 #include <stdio.h>
 
@@ -38,10 +39,14 @@ static void release(listing *l)
     rs_release(l->context, l->tensors, (size_t)l->count * sizeof *l->tensors);
 }
 
-static reshard_status describe_local(reshard_context *context, reshard_group *group,
+static reshard_status describe_local(reshard_context *context, reshard_group *group, bool saving,
                                      reshard_tensor *tensor, item *out_item)
 {
     char spec[32];
+    if (saving && tensor->sameness == RS_SAME_NO)
+        return rs_fail(RESHARD_ERR_INVALID,
+                       "it is local and differs between ranks, so that only one rank's would be "
+                       "saved: save the distributed tensor that it was taken from");
     (void)snprintf(spec, sizeof spec, "%d: R", reshard_group_size(group));
     reshard_status status =
         reshard_layout_parse(context, spec, tensor->ndim, tensor->shape, &out_item->layout);
@@ -68,7 +73,7 @@ static reshard_status describe_distributed(reshard_context *context, reshard_gro
     return RESHARD_OK;
 }
 
-static reshard_status describe_all(listing *l, reshard_group *group,
+static reshard_status describe_all(listing *l, reshard_group *group, bool saving,
                                    const reshard_named_tensor *named)
 {
     l->items = rs_allocate_zeroed(l->context, (size_t)l->count * sizeof *l->items);
@@ -83,7 +88,7 @@ static reshard_status describe_all(listing *l, reshard_group *group,
                            tensor == NULL ? "tensor" : "name");
         reshard_status status = tensor->distribution != NULL
                                     ? describe_distributed(l->context, group, tensor, made)
-                                    : describe_local(l->context, group, tensor, made);
+                                    : describe_local(l->context, group, saving, tensor, made);
         if (status != RESHARD_OK)
             return rs_fail_within(status, "tensor \"%.200s\"", named[i].name);
         l->tensors[i] =
@@ -99,7 +104,10 @@ reshard_status reshard_checkpoint_save_tensors(reshard_context *context, reshard
                                                const reshard_checkpoint_save_options *options)
 {
     listing l = {.context = context, .count = count};
-    reshard_status status = reshard_group_agree(group, describe_all(&l, group, tensors));
+    reshard_status status = rs_group_choose(&group);
+    if (status != RESHARD_OK)
+        return rs_fail_within(status, "save");
+    status = reshard_group_agree(group, describe_all(&l, group, true, tensors));
     if (status == RESHARD_OK)
         status = reshard_checkpoint_save(context, group, path, count, l.tensors, options);
     release(&l);
@@ -125,7 +133,10 @@ reshard_status reshard_checkpoint_load_tensors(const reshard_checkpoint *checkpo
                                                const reshard_checkpoint_load_options *options)
 {
     listing l = {.count = count};
-    reshard_status status = reshard_group_agree(group, describe_all(&l, group, tensors));
+    reshard_status status = rs_group_choose(&group);
+    if (status != RESHARD_OK)
+        return rs_fail_within(status, "load");
+    status = reshard_group_agree(group, describe_all(&l, group, false, tensors));
     if (status == RESHARD_OK) {
         status = reshard_checkpoint_load(checkpoint, group, count, l.tensors, options);
         for (int64_t i = 0; i < count; i++)

@@ -8,6 +8,7 @@
 #include "nn/optimizer.h"
 #include "tensor/core/distribution.h"
 #include "tensor/dist/spread.h"
+#include "transport/group.h"
 
 #include <math.h>
 
@@ -136,11 +137,25 @@ static reshard_status sum_ranks(const reshard_optimizer *o, reshard_group *group
     return status;
 }
 
+/* Local parameters alone need no group: they are the same on all ranks, and so is their norm. */
+static reshard_status choose_group(const reshard_optimizer *o, reshard_group **group)
+{
+    bool spread = false;
+    for (int64_t i = 0; i < o->count; i++)
+        spread = spread || o->slots[i].moments->parameter->distribution != NULL;
+    if (!spread && *group == NULL && rs_group_current() == NULL)
+        return RESHARD_OK;
+    return rs_fail_within(rs_group_choose(group), "clip");
+}
+
 reshard_status reshard_optimizer_clip(reshard_optimizer *o, reshard_group *group, double norm_max,
                                       double *out_norm)
 {
     double sums[2];
-    reshard_status status = sum_gradients(o, sums);
+    reshard_status status = choose_group(o, &group);
+    if (status != RESHARD_OK)
+        return status;
+    status = sum_gradients(o, sums);
     if (status == RESHARD_OK && !(isfinite(norm_max) && norm_max >= 0))
         status = rs_fail(RESHARD_ERR_INVALID, "clip: a norm of at most %g", norm_max);
     if (group != NULL) {

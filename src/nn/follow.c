@@ -20,6 +20,8 @@ enum { TENSORS = 3 };
 
 /* One layer's tensors, the layouts they have, and those they should have. */
 typedef struct joint {
+    const char *what; /* the operation, for errors */
+    int32_t row_slot; /* as in rs_lift */
     int32_t count;
     reshard_tensor **tensors;
     bool told[TENSORS]; /* `now` is the layout, over the leading tensor's mesh */
@@ -61,7 +63,7 @@ static reshard_tensor *replicate(reshard_tensor *tensor)
 static bool join(joint *j, int32_t leading)
 {
     reshard_tensor **t = j->tensors;
-    if (!rs_lift(j->count, t))
+    if (!rs_lift(j->what, j->row_slot, j->count, t))
         return false;
     if (t[leading] == NULL || t[leading]->distribution == NULL)
         return true;
@@ -137,7 +139,7 @@ static void want_linear(joint *j, int32_t last)
 
 bool rs_follow_linear(reshard_tensor **tensors)
 {
-    joint j = {.count = 3, .tensors = tensors};
+    joint j = {.what = "linear", .row_slot = 0, .count = 3, .tensors = tensors};
     if (!join(&j, 1))
         return false;
     if (tensors[1]->distribution == NULL || tensors[0]->ndim < 1 || tensors[1]->ndim != 2)
@@ -150,7 +152,7 @@ bool rs_follow_linear(reshard_tensor **tensors)
 
 bool rs_follow_embedding(reshard_tensor **tensors)
 {
-    joint j = {.count = 2, .tensors = tensors};
+    joint j = {.what = "embedding", .row_slot = -1, .count = 2, .tensors = tensors};
     if (!join(&j, 0))
         return false;
     if (tensors[0]->distribution == NULL)
@@ -166,7 +168,7 @@ bool rs_follow_embedding(reshard_tensor **tensors)
 
 bool rs_follow_norm(reshard_tensor **tensors)
 {
-    joint j = {.count = 3, .tensors = tensors};
+    joint j = {.what = "norm", .row_slot = 0, .count = 3, .tensors = tensors};
     if (!join(&j, 0))
         return false;
     if (tensors[0]->distribution == NULL)
@@ -180,7 +182,7 @@ bool rs_follow_activation(reshard_tensor **tensor)
 {
     if ((*tensor)->distribution == NULL || !(*tensor)->distribution->layout->partial)
         return true;
-    joint j = {.count = 1, .tensors = tensor};
+    joint j = {.what = "activation", .row_slot = -1, .count = 1, .tensors = tensor};
     if (!join(&j, 0))
         return false;
     for (int32_t d = 0; d < (*tensor)->ndim; d++)
@@ -194,8 +196,8 @@ bool rs_follow_activation(reshard_tensor **tensor)
  * the first, and no partial axes. */
 bool rs_follow_add(reshard_tensor **tensors)
 {
-    joint j = {.count = 2, .tensors = tensors};
-    if (!rs_lift(2, tensors))
+    joint j = {.what = "add", .row_slot = -1, .count = 2, .tensors = tensors};
+    if (!rs_lift("add", -1, 2, tensors))
         return false;
     if (tensors[0]->distribution == NULL || rs_distributed_same(tensors[0], tensors[1]))
         return true;
@@ -233,7 +235,7 @@ static reshard_status find_whole_heads(const reshard_tensor *q, int64_t head, bo
 
 bool rs_follow_attention(reshard_tensor **tensors, int64_t head)
 {
-    joint j = {.count = 3, .tensors = tensors};
+    joint j = {.what = "attention", .row_slot = -1, .count = 3, .tensors = tensors};
     if (!join(&j, 0))
         return false;
     if (tensors[0]->distribution == NULL)

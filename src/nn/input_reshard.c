@@ -9,6 +9,7 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "base/options.h"
+#include "base/references.h"
 #include "nn/module.h"
 #include "nn/pack.h"
 #include "tensor/core/scope.h"

@@ -12,7 +12,7 @@
 
 #include <reshard/nn.h>
 
-#include "system/thread.h"
+#include "base/references.h"
 
 #include <stdbool.h>
 
@@ -34,6 +34,7 @@ typedef struct rs_holding {
 /* Who asked for a hook: the user, or an entry of a sharding plan. */
 typedef enum rs_hook_origin {
     RS_HOOK_OWN,
+    RS_HOOK_PLANNED_INPUT,
     RS_HOOK_PLANNED_OUTPUT,
     RS_HOOK_PLANNED_LOCAL
 } rs_hook_origin;

@@ -45,7 +45,7 @@ static reshard_status make_average(const reshard_optimizer *o, const reshard_ten
                                      parameter->shape, out_average);
     reshard_status status =
         rs_distributed_make(o->context, d->cache, d->layout, parameter->dtype, out_average);
-    return status == RESHARD_OK ? rs_distributed_fill(*out_average, 0) : status;
+    return status == RESHARD_OK ? reshard_tensor_fill(*out_average, 0) : status;
 }
 
 static reshard_status add_parameter(reshard_optimizer *o, const reshard_named_tensor *item)

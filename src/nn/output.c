@@ -9,8 +9,10 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "nn/module.h"
+#include "nn/sharding.h"
 #include "tensor/core/distribution.h"
 #include "tensor/core/scope.h"
+#include "transport/group.h"
 
 /* ---- the current group ----------------------------------------------------------------------- */
 
@@ -18,12 +20,14 @@ reshard_status reshard_load_with_group(reshard_group *group, reshard_status (*bo
                                        void *user)
 {
     rs_thread_state *state = rs_thread_state_get();
-    if (group == NULL || body == NULL)
-        return rs_fail(RESHARD_ERR_INVALID, "load_with_group: the %s is NULL",
-                       group == NULL ? "group" : "body");
+    if (body == NULL)
+        return rs_fail(RESHARD_ERR_INVALID, "load_with_group: the body is NULL");
     if (state->group != NULL)
         return rs_fail(RESHARD_ERR_INVALID,
                        "load_with_group: this thread has a current group already");
+    reshard_status chosen = rs_group_choose(&group);
+    if (chosen != RESHARD_OK)
+        return rs_fail_within(chosen, "load_with_group");
     state->group = reshard_group_retain(group);
     reshard_status status = body(user);
     state->group = NULL;
@@ -33,19 +37,15 @@ reshard_status reshard_load_with_group(reshard_group *group, reshard_status (*bo
 
 reshard_group *reshard_current_group(void)
 {
-    reshard_group *group = rs_thread_state_get()->group;
-    return group != NULL ? group : reshard_group_default();
+    return rs_group_current();
 }
 
 /* ---- walking through values ------------------------------------------------------------------ */
 
-typedef reshard_tensor *(*change_fn)(reshard_tensor *tensor, const void *user);
-
-static reshard_value change(reshard_value value, change_fn fn, const void *user)
+static reshard_value change(reshard_value value, rs_change_fn fn, const void *user)
 {
     if (value.kind == RESHARD_VALUE_TENSOR)
-        return value.tensor->distribution != NULL ? reshard_value_of(fn(value.tensor, user))
-                                                  : value;
+        return reshard_value_of(fn(value.tensor, user));
     if (value.kind != RESHARD_VALUE_LIST)
         return value;
     reshard_value list = reshard_value_list(value.count, value.items);
@@ -59,19 +59,18 @@ static reshard_value change(reshard_value value, change_fn fn, const void *user)
     return list;
 }
 
-static reshard_status change_output(reshard_value *output, change_fn fn, const void *user)
+reshard_status rs_value_change(reshard_value *value, rs_change_fn fn, const void *user)
 {
-    reshard_value changed = change(*output, fn, user);
+    reshard_value changed = change(*value, fn, user);
     if (changed.kind == RESHARD_VALUE_FAILED)
         return rs_scope_failed();
-    *output = changed;
+    *value = changed;
     return RESHARD_OK;
 }
 
 /* ---- resharding ------------------------------------------------------------------------------ */
 
-/* Whether the spec cannot describe a tensor without dims. */
-static bool needs_dims(const reshard_spec *spec)
+bool rs_spec_needs_dims(const reshard_spec *spec)
 {
     bool needs = reshard_spec_get_kind(spec) != RESHARD_SPEC_CUTS;
     for (int32_t i = 0; i < reshard_spec_cut_count(spec); i++) {
@@ -83,7 +82,9 @@ static bool needs_dims(const reshard_spec *spec)
 
 static reshard_tensor *redistribute(reshard_tensor *tensor, const void *user)
 {
-    if (tensor->ndim == 0 && needs_dims(user))
+    if (tensor->distribution == NULL)
+        return tensor;
+    if (tensor->ndim == 0 && rs_spec_needs_dims(user))
         return tensor; /* a scalar beside resharded tensors, such as a loss */
     return reshard_tensor_redistribute(tensor, (reshard_spec *)user, NULL);
 }
@@ -93,7 +94,7 @@ static reshard_status reshard_hook_run(void *user, reshard_module *module, resha
 {
     (void)module;
     (void)input;
-    return change_output(output, redistribute, user);
+    return rs_value_change(output, redistribute, user);
 }
 
 static void release_spec(void *user)
@@ -182,13 +183,13 @@ static reshard_tensor *collect_shard(reshard_tensor *tensor, bool by_local_lengt
 static reshard_tensor *collect(reshard_tensor *tensor, const void *user)
 {
     (void)user;
-    return collect_shard(tensor, false);
+    return tensor->distribution != NULL ? collect_shard(tensor, false) : tensor;
 }
 
 static reshard_tensor *collect_by_local_length(reshard_tensor *tensor, const void *user)
 {
     (void)user;
-    return collect_shard(tensor, true);
+    return tensor->distribution != NULL ? collect_shard(tensor, true) : tensor;
 }
 
 static reshard_status collect_hook_run(void *user, reshard_module *module, reshard_value input,
@@ -197,7 +198,7 @@ static reshard_status collect_hook_run(void *user, reshard_module *module, resha
     (void)user;
     (void)module;
     (void)input;
-    return change_output(output, collect, NULL);
+    return rs_value_change(output, collect, NULL);
 }
 
 static reshard_status collect_by_local_length_run(void *user, reshard_module *module,
@@ -206,7 +207,7 @@ static reshard_status collect_by_local_length_run(void *user, reshard_module *mo
     (void)user;
     (void)module;
     (void)input;
-    return change_output(output, collect_by_local_length, NULL);
+    return rs_value_change(output, collect_by_local_length, NULL);
 }
 
 reshard_status reshard_module_collect_local_shard(reshard_module *module,

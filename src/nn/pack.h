@@ -5,6 +5,7 @@
 
 #include <reshard/input_reshard.h>
 
+#include "base/references.h"
 #include "tensor/core/distribution.h"
 
 struct reshard_packed {

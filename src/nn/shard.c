@@ -146,16 +146,26 @@ static reshard_status check_parameter(work *w, int64_t index)
 
 enum { WORDS = 240 };
 
+/* Fails if an earlier plan has a hook of this kind on the module, unless it is of the origin that
+ * may be there. */
+static reshard_status check_unhooked(const reshard_module *module, rs_hook_kind kind,
+                                     rs_hook_origin allowed, const char *path)
+{
+    for (const rs_hook_entry *hook = module->hooks[kind]; hook != NULL; hook = hook->next) {
+        if (hook->origin != RS_HOOK_OWN && hook->origin != allowed && !hook->removed)
+            return rs_fail(RESHARD_ERR_INVALID, "an earlier plan has a hook on the %s of \"%s\"",
+                           kind == RS_HOOK_PRE ? "input" : "output", path);
+    }
+    return RESHARD_OK;
+}
+
 /* Checks that no earlier plan has changed anything in a module or below it. `path` is the module's,
  * perhaps shortened. */
 static reshard_status check_untouched(const reshard_module *module, const char *path)
 {
-    for (const rs_hook_entry *hook = module->hooks[RS_HOOK_POST]; hook != NULL; hook = hook->next) {
-        if (hook->origin != RS_HOOK_OWN && !hook->removed)
-            return rs_fail(RESHARD_ERR_INVALID,
-                           "an earlier plan has a hook on the output of \"%s\"", path);
-    }
-    reshard_status status = RESHARD_OK;
+    reshard_status status = check_unhooked(module, RS_HOOK_PRE, RS_HOOK_OWN, path);
+    if (status == RESHARD_OK)
+        status = check_unhooked(module, RS_HOOK_POST, RS_HOOK_OWN, path);
     for (int64_t i = 0; i < module->holding_count && status == RESHARD_OK; i++) {
         const rs_holding *holding = &module->holdings[i];
         char name[WORDS];
@@ -199,15 +209,14 @@ static reshard_status check_hooks(const work *w, int64_t index)
     const reshard_module *module = w->products[index].module;
     for (int64_t i = 0; i < index; i++) {
         if (w->plan->entries[i].kind == entry->kind && w->products[i].module == module)
-            return rs_fail(RESHARD_ERR_INVALID, "the output of \"%s\" is named twice", entry->name);
+            return rs_fail(RESHARD_ERR_INVALID, "the %s of \"%s\" is named twice",
+                           entry->kind == RS_SHARDING_INPUT ? "input" : "output", entry->name);
     }
-    for (const rs_hook_entry *hook = module->hooks[RS_HOOK_POST]; hook != NULL; hook = hook->next) {
-        bool other = entry->kind == RS_SHARDING_LOCAL && hook->origin == RS_HOOK_PLANNED_OUTPUT;
-        if (hook->origin != RS_HOOK_OWN && !hook->removed && !other)
-            return rs_fail(RESHARD_ERR_INVALID,
-                           "an earlier plan has a hook on the output of \"%s\"", entry->name);
-    }
-    return RESHARD_OK;
+    if (entry->kind == RS_SHARDING_INPUT)
+        return check_unhooked(module, RS_HOOK_PRE, RS_HOOK_OWN, entry->name);
+    return check_unhooked(module, RS_HOOK_POST,
+                          entry->kind == RS_SHARDING_LOCAL ? RS_HOOK_PLANNED_OUTPUT : RS_HOOK_OWN,
+                          entry->name);
 }
 
 static reshard_status check_entry(work *w, int64_t index)
@@ -244,7 +253,8 @@ static reshard_status check_plan(work *w)
  * differs. */
 static void describe(const work *w, int64_t index, char words[WORDS])
 {
-    static const char *const kinds[] = {"parameter", "sharder of", "output of", "local output of"};
+    static const char *const kinds[] = {"parameter", "sharder of", "input of", "output of",
+                                        "local output of"};
     memset(words, 0, WORDS);
     if (index < 0 || index >= w->plan->count) {
         (void)strcpy(words, "no such entry");
@@ -263,6 +273,20 @@ static void describe(const work *w, int64_t index, char words[WORDS])
         rs_text_add(&text, " as \"%s\"", spec);
 }
 
+static reshard_status digest_spec(const work *w, const reshard_spec *spec, rs_digest *digest)
+{
+    size_t length = 0;
+    if (spec == NULL || reshard_spec_text(spec, NULL, 0, &length) != RESHARD_OK)
+        return RESHARD_OK;
+    char *text = rs_allocate(w->plan->context, length + 1);
+    if (text == NULL)
+        return rs_allocation_status();
+    (void)reshard_spec_text(spec, text, length + 1, &length);
+    rs_digest_bytes(digest, text, length);
+    rs_release(w->plan->context, text, length + 1);
+    return RESHARD_OK;
+}
+
 /* Computes a digest of everything that must be the same on all ranks. A callback's spec is not part
  * of it: its layouts are compared when they are used. */
 static reshard_status digest_work(const work *w, uint64_t out_digest[2])
@@ -274,15 +298,12 @@ static reshard_status digest_work(const work *w, uint64_t out_digest[2])
         const rs_sharding_entry *entry = &w->plan->entries[i];
         rs_digest_u64(&digest, (uint64_t)entry->kind);
         rs_digest_bytes(&digest, entry->name, strlen(entry->name));
-        size_t length = 0;
-        if (entry->spec == NULL || reshard_spec_text(entry->spec, NULL, 0, &length) != RESHARD_OK)
-            continue;
-        char *text = rs_allocate(w->plan->context, length + 1);
-        if (text == NULL)
-            return rs_allocation_status();
-        (void)reshard_spec_text(entry->spec, text, length + 1, &length);
-        rs_digest_bytes(&digest, text, length);
-        rs_release(w->plan->context, text, length + 1);
+        rs_digest_u64(&digest, (uint64_t)entry->one_axis << 32 | (uint32_t)entry->axis);
+        reshard_status status = digest_spec(w, entry->spec, &digest);
+        if (status == RESHARD_OK)
+            status = digest_spec(w, entry->local, &digest);
+        if (status != RESHARD_OK)
+            return status;
     }
     rs_digest_finish(&digest, out_digest);
     return RESHARD_OK;
@@ -371,16 +392,23 @@ static reshard_status make_hook(work *w, int64_t index)
         if (w->plan->entries[i].kind == RS_SHARDING_SHARDER && w->products[i].module == module)
             module = w->products[i].replacement;
     }
-    bool output = entry->kind == RS_SHARDING_OUTPUT;
-    reshard_status status = output ? reshard_module_reshard_output(module, entry->spec, &p->hook)
-                                   : reshard_module_collect_local_shard(module, NULL, &p->hook);
+    reshard_status status = RESHARD_OK;
+    if (entry->kind == RS_SHARDING_INPUT)
+        status = rs_sharding_hook_input(module, entry, w->group, &p->hook);
+    else if (entry->kind == RS_SHARDING_OUTPUT)
+        status = rs_sharding_hook_output(module, entry, &p->hook);
+    else
+        status = reshard_module_collect_local_shard(module, NULL, &p->hook);
     if (status == RESHARD_OK)
-        p->hook->entry->origin = output ? RS_HOOK_PLANNED_OUTPUT : RS_HOOK_PLANNED_LOCAL;
-    return rs_fail_within(status, "output of \"%s\"", entry->name);
+        p->hook->entry->origin = entry->kind == RS_SHARDING_INPUT    ? RS_HOOK_PLANNED_INPUT
+                                 : entry->kind == RS_SHARDING_OUTPUT ? RS_HOOK_PLANNED_OUTPUT
+                                                                     : RS_HOOK_PLANNED_LOCAL;
+    return rs_fail_within(status, "%s of \"%s\"",
+                          entry->kind == RS_SHARDING_INPUT ? "input" : "output", entry->name);
 }
 
-/* Makes parameters first, then sharders, outputs and local outputs, so that hooks run in that
- * order. */
+/* Makes parameters first, then sharders, inputs, outputs and local outputs, so that hooks run in
+ * that order. */
 static reshard_status make_all(work *w)
 {
     reshard_status status = RESHARD_OK;
@@ -439,15 +467,12 @@ static void clear(work *w)
 
 /* ---- the calls ------------------------------------------------------------------------------- */
 
-/* `status` is the result of what this rank did before. */
-static reshard_status carry_out(reshard_module *module, const reshard_sharding_plan *plan,
-                                int32_t source_rank, reshard_group *group, reshard_status status,
-                                reshard_hook **out_hook)
+/* Carries out a plan without styles. `status` is the result of what this rank did before. */
+static reshard_status carry_out_entries(reshard_module *module, const reshard_sharding_plan *plan,
+                                        int32_t source_rank, reshard_group *group,
+                                        reshard_status status, reshard_hook **out_hook)
 {
     work w = {module, plan, source_rank, group, NULL};
-    reshard_status chosen = rs_group_choose(&w.group);
-    if (chosen != RESHARD_OK)
-        return chosen;
     w.products = rs_allocate_zeroed(plan->context, (size_t)plan->count * sizeof *w.products);
     if (w.products == NULL && status == RESHARD_OK)
         status = rs_allocation_status();
@@ -459,6 +484,27 @@ static reshard_status carry_out(reshard_module *module, const reshard_sharding_p
     if (status == RESHARD_OK)
         put_in_place(&w, out_hook);
     clear(&w);
+    return status;
+}
+
+static reshard_status carry_out(reshard_module *module, const reshard_sharding_plan *plan,
+                                int32_t source_rank, reshard_group *group, reshard_status status,
+                                reshard_hook **out_hook)
+{
+    const reshard_sharding_plan none = {.context = plan->context};
+    reshard_sharding_plan *expanded = NULL;
+    reshard_status chosen = rs_group_choose(&group);
+    if (chosen != RESHARD_OK)
+        return chosen;
+    bool styled = false;
+    for (int64_t i = 0; i < plan->count; i++)
+        styled = styled || plan->entries[i].kind == RS_SHARDING_STYLE;
+    if (status == RESHARD_OK && styled)
+        status = rs_sharding_expand(plan, module, &expanded);
+    if (styled) /* a rank whose plan does not fit its module has none, and tells the others */
+        plan = expanded != NULL ? expanded : &none;
+    status = carry_out_entries(module, plan, source_rank, group, status, out_hook);
+    reshard_sharding_plan_destroy(expanded);
     return status;
 }
 

@@ -23,6 +23,13 @@ reshard_status reshard_sharding_plan_create(reshard_context *context,
     return RESHARD_OK;
 }
 
+static void release_style(reshard_context *context, const reshard_style *style)
+{
+    rs_text_free(context, (char *)style->input);
+    rs_text_free(context, (char *)style->output);
+    rs_text_free(context, (char *)style->local_input);
+}
+
 void reshard_sharding_plan_destroy(reshard_sharding_plan *plan)
 {
     if (plan == NULL)
@@ -30,13 +37,39 @@ void reshard_sharding_plan_destroy(reshard_sharding_plan *plan)
     for (int64_t i = 0; i < plan->count; i++) {
         rs_text_free(plan->context, plan->entries[i].name);
         reshard_spec_release(plan->entries[i].spec);
+        reshard_spec_release(plan->entries[i].local);
+        reshard_mesh_release(plan->entries[i].mesh);
+        release_style(plan->context, &plan->entries[i].style);
     }
     rs_release(plan->context, plan->entries, (size_t)plan->capacity * sizeof *plan->entries);
     rs_release(plan->context, plan, sizeof *plan);
 }
 
-static reshard_status add(reshard_sharding_plan *plan, const rs_sharding_entry *given,
-                          const char *name)
+/* Copies a text that may be NULL. */
+static bool copy_text(reshard_context *context, const char **text)
+{
+    if (*text == NULL)
+        return true;
+    *text = rs_text_copy(context, *text);
+    return *text != NULL;
+}
+
+static bool copy_style(reshard_context *context, reshard_style *style)
+{
+    const char *texts[] = {style->input, style->output, style->local_input};
+    bool good = true;
+    for (int i = 0; i < 3; i++) {
+        texts[i] = good ? texts[i] : NULL;
+        good = copy_text(context, &texts[i]) && good;
+    }
+    style->input = texts[0];
+    style->output = texts[1];
+    style->local_input = texts[2];
+    return good;
+}
+
+reshard_status rs_sharding_add(reshard_sharding_plan *plan, const rs_sharding_entry *given,
+                               const char *name)
 {
     if (name == NULL)
         return rs_fail(RESHARD_ERR_INVALID, "sharding plan: a name is NULL");
@@ -49,10 +82,17 @@ static reshard_status add(reshard_sharding_plan *plan, const rs_sharding_entry *
             return status;
     }
     rs_sharding_entry entry = *given;
+    bool good = copy_style(plan->context, &entry.style);
     entry.name = rs_text_copy(plan->context, name);
-    if (entry.name == NULL)
-        return rs_allocation_status();
+    if (entry.name == NULL || !good) {
+        reshard_status status = rs_allocation_status();
+        rs_text_free(plan->context, entry.name);
+        release_style(plan->context, &entry.style);
+        return status;
+    }
     (void)reshard_spec_retain(entry.spec);
+    (void)reshard_spec_retain(entry.local);
+    (void)reshard_mesh_retain(entry.mesh);
     plan->entries[plan->count++] = entry;
     return RESHARD_OK;
 }
@@ -70,7 +110,7 @@ reshard_status reshard_sharding_plan_add(reshard_sharding_plan *plan, const char
 {
     reshard_status status = check_spec(parameter, spec);
     rs_sharding_entry entry = {.kind = RS_SHARDING_PARAMETER, .spec = spec};
-    return status == RESHARD_OK ? add(plan, &entry, parameter) : status;
+    return status == RESHARD_OK ? rs_sharding_add(plan, &entry, parameter) : status;
 }
 
 reshard_status reshard_sharding_plan_add_text(reshard_sharding_plan *plan, const char *parameter,
@@ -91,7 +131,7 @@ reshard_status reshard_sharding_plan_add_sharder(reshard_sharding_plan *plan, co
         return rs_fail(RESHARD_ERR_INVALID, "sharding plan: \"%s\" has no sharder",
                        module != NULL ? module : "");
     rs_sharding_entry entry = {.kind = RS_SHARDING_SHARDER, .sharder = *sharder};
-    return add(plan, &entry, module);
+    return rs_sharding_add(plan, &entry, module);
 }
 
 reshard_status reshard_sharding_plan_add_output(reshard_sharding_plan *plan, const char *module,
@@ -99,13 +139,13 @@ reshard_status reshard_sharding_plan_add_output(reshard_sharding_plan *plan, con
 {
     reshard_status status = check_spec(module, spec);
     rs_sharding_entry entry = {.kind = RS_SHARDING_OUTPUT, .spec = spec};
-    return status == RESHARD_OK ? add(plan, &entry, module) : status;
+    return status == RESHARD_OK ? rs_sharding_add(plan, &entry, module) : status;
 }
 
 reshard_status reshard_sharding_plan_add_local(reshard_sharding_plan *plan, const char *module)
 {
     rs_sharding_entry entry = {.kind = RS_SHARDING_LOCAL};
-    return add(plan, &entry, module);
+    return rs_sharding_add(plan, &entry, module);
 }
 
 /* ---- GPT ------------------------------------------------------------------------------------- */
@@ -144,7 +184,7 @@ static reshard_status add_block(reshard_sharding_plan *plan, int64_t index, resh
         rs_sharding_entry entry = {.kind =
                                        rows[i].output ? RS_SHARDING_OUTPUT : RS_SHARDING_PARAMETER,
                                    .spec = specs[rows[i].way]};
-        status = add(plan, &entry, name);
+        status = rs_sharding_add(plan, &entry, name);
     }
     return status;
 }
@@ -162,8 +202,6 @@ static reshard_status add_ends(reshard_sharding_plan *plan, const reshard_module
         status = reshard_sharding_plan_add(plan, "head.weight", specs[ROWS]);
     if (status == RESHARD_OK)
         status = reshard_sharding_plan_add_output(plan, "wte", specs[EVERYWHERE]);
-    if (status == RESHARD_OK)
-        status = reshard_sharding_plan_add_output(plan, "head", specs[EVERYWHERE]);
     return status;
 }
 

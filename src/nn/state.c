@@ -114,16 +114,25 @@ reshard_status reshard_named_tensors_join(const reshard_named_tensors *first,
     return status;
 }
 
-/* A module's own tensors come before its children's. */
-static reshard_status walk(rs_named_list *l, const reshard_module *module, const char *prefix,
-                           wanted what)
+static reshard_status add_own(rs_named_list *l, const reshard_module *module, const char *prefix,
+                              wanted what, rs_holding_kind kind)
 {
     reshard_status status = RESHARD_OK;
     for (int64_t i = 0; i < module->holding_count && status == RESHARD_OK; i++) {
-        if (is_wanted(l, &module->holdings[i], what))
-            status =
-                rs_named_list_add(l, prefix, module->holdings[i].name, module->holdings[i].tensor);
+        const rs_holding *holding = &module->holdings[i];
+        if (holding->kind == kind && is_wanted(l, holding, what))
+            status = rs_named_list_add(l, prefix, holding->name, holding->tensor);
     }
+    return status;
+}
+
+/* In PyTorch's order: a module's own parameters, its own buffers, then its children's tensors. */
+static reshard_status walk(rs_named_list *l, const reshard_module *module, const char *prefix,
+                           wanted what)
+{
+    reshard_status status = add_own(l, module, prefix, what, RS_HOLDING_PARAMETER);
+    if (status == RESHARD_OK)
+        status = add_own(l, module, prefix, what, RS_HOLDING_BUFFER);
     for (int64_t i = 0; i < module->holding_count && status == RESHARD_OK; i++) {
         const rs_holding *holding = &module->holdings[i];
         if (holding->child == NULL)

@@ -255,6 +255,8 @@ static reshard_tensor *make_positions(const reshard_tensor *tokens, int64_t leng
     int64_t *values = (void *)made->data;
     for (int64_t i = 0; i < made->volume; i++)
         values[i] = i % tokens->shape[1];
+    made->sameness = tokens->sameness; /* as many rows, on each rank its own */
+    made->kin = tokens->kin;
     return rs_scope_own(made);
 }
 

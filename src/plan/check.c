@@ -2,16 +2,17 @@
 /*
  * check.c - proves that a plan does what its layouts and links say, from the single moves of all
  * ranks and the shards that the layouts list. It uses nothing that finds moves: the mapping of a
- * link is written here a second time, by strides.
+ * link is written a second time, by strides (check_links.c).
  *
  * A move is a box of link space with two affine maps to memory. For each stage link:
  *  1. Both corners of each box lie in one piece of the source shard and in one of the target shard,
  *     the first element is where these pieces say, and the strides are those of the pieces. Then
  *     every element of the box is read from and written to the right place.
  *  2. For each target shard and contributor, the boxes are disjoint, and together they have the
- *     volume that the shard has in the link's box. Then every element arrives exactly once.
+ *     volume that the shard has in the link's part of the target. Then every element arrives
+ *     exactly once.
  *  3. When sorted, the moves that all ranks send equal the moves that all ranks receive.
- * Also, the stage links of a target fill it: their boxes are disjoint and together have its volume.
+ * Also, the stage links of a target fill it: they are disjoint and together have its volume.
  */
 #include "base/checked.h"
 #include "base/context.h"
@@ -20,6 +21,7 @@
 #include "base/shape.h"
 #include "base/sort.h"
 #include "layout/index.h"
+#include "plan/check_links.h"
 #include "plan/effort.h"
 #include "plan/part.h"
 
@@ -27,80 +29,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- links, once more ------------------------------------------------------------------------ */
-
-/* The tensor coordinate of dim d is origin[d] + the sum of x[i] * weight[i] over all link dims i
- * with dim[i] == d. */
-typedef struct side_map {
-    int32_t ndim;
-    int64_t origin[RESHARD_NDIM_MAX], size[RESHARD_NDIM_MAX];
-    int32_t dim[RESHARD_FACTORS_MAX];
-    int64_t weight[RESHARD_FACTORS_MAX];
-} side_map;
-
-typedef struct link_map {
-    int32_t ndim;
-    side_map source, target;
-} link_map;
-
-static void map_box(const reshard_box *given, const reshard_layout *layout, side_map *map)
-{
-    map->ndim = reshard_layout_ndim(layout);
-    for (int32_t d = 0; d < map->ndim; d++) {
-        map->origin[d] = given->ndim < 0 ? 0 : given->offset[d];
-        map->size[d] = given->ndim < 0 ? reshard_layout_shape(layout)[d] : given->size[d];
-    }
-}
-
-/* Takes factors from last to first, and fills dims from last to first. */
-static void map_factors(side_map *map, int32_t count, const int64_t *factors,
-                        const int32_t *link_dims)
-{
-    int32_t d = map->ndim - 1;
-    int64_t weight = 1;
-    for (int32_t i = count - 1; i >= 0; i--) {
-        while (d > 0 && weight == map->size[d] && factors[i] != 1) {
-            d--;
-            weight = 1;
-        }
-        map->dim[link_dims[i]] = d;
-        map->weight[link_dims[i]] = weight;
-        weight *= factors[i];
-    }
-}
-
-static void make_map(const reshard_link *link, const reshard_layout *source,
-                     const reshard_layout *target, link_map *out_map)
-{
-    memset(out_map, 0, sizeof *out_map);
-    map_box(&link->source_box, source, &out_map->source);
-    map_box(&link->target_box, target, &out_map->target);
-    out_map->ndim = link->factor_count != 0 ? link->factor_count : out_map->target.ndim;
-    int64_t in_order[RESHARD_FACTORS_MAX];
-    int32_t place[RESHARD_FACTORS_MAX], straight[RESHARD_FACTORS_MAX];
-    for (int32_t i = 0; i < out_map->ndim; i++) {
-        straight[i] = i;
-        if (link->factor_count == 0) {
-            out_map->source.dim[i] = out_map->target.dim[i] = i;
-            out_map->source.weight[i] = out_map->target.weight[i] = 1;
-        } else {
-            in_order[i] = link->factors[link->order[i]];
-            place[link->order[i]] = i;
-        }
-    }
-    if (link->factor_count != 0) {
-        map_factors(&out_map->source, link->factor_count, link->factors, place);
-        map_factors(&out_map->target, link->factor_count, in_order, straight);
-    }
-}
-
 /* ---- rule 1: places -------------------------------------------------------------------------- */
 
 typedef struct checker {
     reshard_plan *plan;
     reshard_context *context;
     int32_t stage, link;
-    link_map map;
+    rs_link_map map;
     reshard_shards **source_shards, **target_shards; /* by rank, for the current link */
     reshard_part **parts;
     reshard_move *sent, *received; /* of the current link */
@@ -114,7 +49,7 @@ static reshard_status fail(const checker *c, const reshard_move *move, const cha
                    c->stage, c->link, move->source_rank, move->target_rank, what);
 }
 
-static void corner(const checker *c, const side_map *map, const reshard_move *move, bool last,
+static void corner(const checker *c, const rs_side_map *map, const reshard_move *move, bool last,
                    int64_t *out)
 {
     for (int32_t d = 0; d < map->ndim; d++)
@@ -144,9 +79,10 @@ static const reshard_piece *find_piece(const reshard_shard *shard, const int64_t
     return NULL;
 }
 
-static reshard_status check_place(const checker *c, const reshard_move *move, const side_map *map,
-                                  const reshard_shards *shards, int32_t shard_index, int64_t at,
-                                  const int64_t *strides, const reshard_shard **out_shard)
+static reshard_status check_place(const checker *c, const reshard_move *move,
+                                  const rs_side_map *map, const reshard_shards *shards,
+                                  int32_t shard_index, int64_t at, const int64_t *strides,
+                                  const reshard_shard **out_shard)
 {
     if (shards == NULL || shard_index < 0 || shard_index >= shards->count)
         return fail(c, move, "there is no such shard");
@@ -293,15 +229,12 @@ static reshard_status check_disjoint(checker *c, const reshard_move *moves, int6
     return status;
 }
 
-/* Number of elements that a shard has in the link's box. */
+/* Number of elements that a shard has in the link's part of the target. */
 static int64_t volume_in_link(const checker *c, const reshard_shard *shard)
 {
     int64_t sum = 0;
-    for (int64_t p = 0; p < shard->piece_count; p++) {
-        reshard_box box = shard->pieces[p].box;
-        if (rs_box_clip(box.ndim, box.offset, box.size, c->map.target.origin, c->map.target.size))
-            sum += rs_volume(box.ndim, box.size);
-    }
+    for (int64_t p = 0; p < shard->piece_count; p++)
+        sum += rs_link_map_volume(&c->map, &shard->pieces[p].box);
     return sum;
 }
 
@@ -392,76 +325,6 @@ static reshard_status check_both_ends(checker *c)
                                  : fail(c, &c->sent[next], "nobody receives what is sent");
 }
 
-/* ---- links fill targets ---------------------------------------------------------------------- */
-
-static reshard_status count_neighbour(void *user, int64_t box)
-{
-    (void)box;
-    ++*(int64_t *)user;
-    return RESHARD_OK;
-}
-
-static reshard_status check_filled(checker *c, const rs_stage *stage, int32_t first, int64_t *boxes,
-                                   int64_t *scratch)
-{
-    const reshard_stage_link *shown = &stage->links[first].shown;
-    int32_t ndim = reshard_layout_ndim(shown->target_layout);
-    int64_t volume = rs_volume(ndim, reshard_layout_shape(shown->target_layout));
-    int64_t count = 0, filled = 0;
-    for (int32_t l = first; l < stage->link_count; l++) {
-        const reshard_stage_link *other = &stage->links[l].shown;
-        if (other->target != shown->target ||
-            other->target_is_intermediate != shown->target_is_intermediate)
-            continue;
-        side_map map;
-        map_box(&stage->links[l].link.target_box, other->target_layout, &map);
-        for (int32_t d = 0; d < ndim; d++) {
-            boxes[count * 2 * ndim + d] = map.origin[d];
-            boxes[count * 2 * ndim + ndim + d] = map.origin[d] + map.size[d];
-        }
-        filled += rs_volume(ndim, map.size);
-        count++;
-        scratch[l] = 1; /* seen */
-    }
-    reshard_status status = filled == volume ? RESHARD_OK
-                                             : rs_fail(RESHARD_ERR_CHECK,
-                                                       "stage %d: links fill %" PRId64
-                                                       " of %" PRId64 " elements of target %d",
-                                                       c->stage, filled, volume, shown->target);
-    rs_arena arena;
-    rs_index index;
-    rs_arena_init(&arena, c->context);
-    if (status == RESHARD_OK && count > 1)
-        status = rs_index_build(&index, &arena, ndim, count, boxes);
-    for (int64_t i = 0; i < count && count > 1 && status == RESHARD_OK; i++) {
-        int64_t seen = 0;
-        const int64_t *box = boxes + i * 2 * ndim;
-        status = rs_index_visit(&index, box, box + ndim, count_neighbour, &seen);
-        if (status == RESHARD_OK && seen > 1)
-            status =
-                rs_fail(RESHARD_ERR_CHECK, "stage %d: two links fill the same element of target %d",
-                        c->stage, shown->target);
-    }
-    rs_arena_release(&arena);
-    return status;
-}
-
-static reshard_status check_targets(checker *c, const rs_stage *stage)
-{
-    size_t count = (size_t)stage->link_count;
-    size_t box_bytes = count * 2 * RESHARD_NDIM_MAX * sizeof(int64_t);
-    int64_t *boxes = rs_allocate(c->context, box_bytes);
-    int64_t *seen = rs_allocate_zeroed(c->context, count * sizeof *seen);
-    reshard_status status = boxes == NULL || seen == NULL ? rs_allocation_status() : RESHARD_OK;
-    for (int32_t l = 0; l < stage->link_count && status == RESHARD_OK; l++) {
-        if (!seen[l])
-            status = check_filled(c, stage, l, boxes, seen);
-    }
-    rs_release(c->context, boxes, box_bytes);
-    rs_release(c->context, seen, count * sizeof *seen);
-    return status;
-}
-
 /* ---- all of it ------------------------------------------------------------------------------- */
 
 static reshard_status list_shards(checker *c, const reshard_layout *layout, reshard_shards **lists)
@@ -504,7 +367,7 @@ static reshard_status check_link(checker *c, const rs_stage_link *link)
 {
     const reshard_layout *target = link->shown.target_layout;
     const reshard_layout *source = link->shown.link < 0 ? target : link->shown.source_layout;
-    make_map(&link->link, source, target, &c->map);
+    rs_link_map_make(&link->link, source, target, &c->map);
     c->sent_count = c->received_count = 0;
     reshard_status status = list_shards(c, source, c->source_shards);
     if (status == RESHARD_OK)
@@ -548,7 +411,7 @@ static reshard_status check_stages(checker *c)
     reshard_status status = RESHARD_OK;
     for (c->stage = 0; c->stage < c->plan->stage_count && status == RESHARD_OK; c->stage++) {
         const rs_stage *stage = &c->plan->stages[c->stage];
-        status = check_targets(c, stage);
+        status = rs_check_stage_links(c->context, stage, c->stage);
         for (c->link = 0; c->link < stage->link_count && status == RESHARD_OK; c->link++) {
             if (rs_context_cancelled(c->context))
                 return rs_fail(RESHARD_ERR_CANCELLED, "cancelled while checking");

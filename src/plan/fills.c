@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * fills.c - checks that the links of a target fill it exactly: no element twice, none left out.
- * Gaps are found by subtracting the links' boxes from the whole, one after another. They become
- * fills or an error.
+ * Targets are looked at in split space, where strided links fill boxes too. Gaps are found by
+ * subtracting the links' boxes from the whole, one after another. They become fills or an error.
  */
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/error.h"
+#include "base/limits.h"
 #include "base/shape.h"
 #include "base/sort.h"
 #include "layout/tiling.h"
 #include "plan/plan.h"
+#include "plan/split_space.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -22,124 +24,186 @@ typedef struct target_links {
     const int32_t *links; /* indices of the links of this target */
 } target_links;
 
-static void get_box(const target_links *t, int64_t index, reshard_box *out_box)
+/* The boxes of all links of one target in split space. */
+typedef struct box_list {
+    reshard_context *context;
+    const char *target;
+    rs_split_space space;
+    int64_t count, capacity;
+    reshard_box *boxes;
+    int64_t volume;
+} box_list;
+
+static reshard_status add_box(void *user, const reshard_box *box)
 {
-    const reshard_box *given = &t->plan->links[t->links[index]].target_box;
-    const reshard_layout *layout = t->plan->targets[t->target].layout;
-    *out_box = *given;
-    if (given->ndim < 0) {
-        memset(out_box, 0, sizeof *out_box);
-        out_box->ndim = layout->ndim;
-        memcpy(out_box->size, layout->shape, sizeof out_box->size);
-    }
+    box_list *list = user;
+    if (list->count == RS_LINK_BOXES_MAX)
+        return rs_fail(RESHARD_ERR_RANGE,
+                       "target \"%.200s\": its links fill more than %" PRId64
+                       " boxes: their steps do not divide each other",
+                       list->target, RS_LINK_BOXES_MAX);
+    reshard_status status = rs_grow(list->context, (void **)&list->boxes, &list->capacity,
+                                    list->count + 1, sizeof *list->boxes);
+    if (status == RESHARD_OK)
+        list->boxes[list->count++] = *box;
+    return status;
 }
 
-static reshard_status check_overlap(const target_links *t, int64_t *out_volume)
+static reshard_status resolve(const target_links *t, int64_t index, rs_link *out_link)
+{
+    const rs_given_link *given = &t->plan->links[t->links[index]];
+    return rs_link_resolve(given, t->plan->sources[given->plain.source].layout,
+                           t->plan->targets[t->target].layout, out_link);
+}
+
+static reshard_status list_boxes(const target_links *t, box_list *list)
+{
+    const reshard_layout *layout = t->plan->targets[t->target].layout;
+    reshard_status status = RESHARD_OK;
+    rs_link link;
+    rs_split_space_begin(&list->space, layout->ndim);
+    for (int64_t i = 0; i < t->count && status == RESHARD_OK; i++) {
+        status = resolve(t, i, &link);
+        if (status == RESHARD_OK)
+            rs_split_space_see(&list->space, &link, &link.target);
+    }
+    rs_split_space_finish(&list->space, layout->shape);
+    for (int64_t i = 0; i < t->count && status == RESHARD_OK; i++) {
+        status = resolve(t, i, &link);
+        if (status == RESHARD_OK)
+            status = rs_split_space_boxes(&list->space, &link, &link.target, add_box, list);
+    }
+    return status;
+}
+
+static reshard_status check_overlap(const target_links *t, box_list *list)
 {
     reshard_context *context = t->plan->context;
-    int32_t ndim = t->plan->targets[t->target].layout->ndim;
-    *out_volume = 0;
-    /* Describe the links as shards of one piece each, so that the overlap check of layouts can be
+    size_t count = (size_t)list->count;
+    /* Describe the boxes as shards of one piece each, so that the overlap check of layouts can be
      * used. */
-    reshard_shard *shards = rs_allocate_array(context, (size_t)t->count, sizeof *shards);
-    reshard_piece *pieces = rs_allocate_array(context, (size_t)t->count, sizeof *pieces);
+    reshard_shard *shards = rs_allocate_array(context, count, sizeof *shards);
+    reshard_piece *pieces = rs_allocate_array(context, count, sizeof *pieces);
     reshard_status status = shards == NULL || pieces == NULL ? rs_allocation_status() : RESHARD_OK;
-    for (int64_t i = 0; i < t->count && status == RESHARD_OK; i++) {
+    for (size_t i = 0; i < count && status == RESHARD_OK; i++) {
         memset(&shards[i], 0, sizeof shards[i]);
         memset(&pieces[i], 0, sizeof pieces[i]);
-        get_box(t, i, &pieces[i].box);
+        pieces[i].box = list->boxes[i];
         shards[i].piece_count = 1;
         shards[i].pieces = &pieces[i];
     }
     if (status == RESHARD_OK)
-        status = rs_tiling_check_overlap(context, ndim, t->count, shards);
+        status = rs_tiling_check_overlap(context, list->space.ndim, list->count, shards);
     if (status == RESHARD_ERR_OVERLAP)
         status = rs_fail(RESHARD_ERR_OVERLAP, "target \"%.200s\": two links fill the same element",
                          t->plan->targets[t->target].name);
     /* Only the volumes of disjoint boxes are sure to add up without overflow. */
-    for (int64_t i = 0; i < t->count && status == RESHARD_OK; i++)
-        *out_volume += rs_volume(ndim, pieces[i].box.size);
-    rs_release(context, pieces, (size_t)t->count * sizeof *pieces);
-    rs_release(context, shards, (size_t)t->count * sizeof *shards);
+    for (size_t i = 0; i < count && status == RESHARD_OK; i++)
+        list->volume += rs_volume(list->space.ndim, list->boxes[i].size);
+    rs_release(context, pieces, count * sizeof *pieces);
+    rs_release(context, shards, count * sizeof *shards);
     return status;
 }
 
-static reshard_status add_fill(reshard_plan *plan, int32_t target, const reshard_box *box)
-{
-    reshard_status status = rs_grow(plan->context, (void **)&plan->fills, &plan->fill_capacity,
-                                    plan->fill_count + 1, sizeof *plan->fills);
-    if (status == RESHARD_OK)
-        plan->fills[plan->fill_count++] = (rs_fill_box){target, *box};
-    return status;
-}
-
-/* Subtracts a box from fill `index`: splits the fill at the faces of the box, keeps what is outside
+/* Subtracts a box from gap `index`: splits the gap at the faces of the box, keeps what is outside
  * and drops what is inside. */
-static reshard_status take_off(reshard_plan *plan, int64_t index, const reshard_box *box)
+static reshard_status take_off(box_list *gaps, int64_t index, const reshard_box *box)
 {
-    rs_fill_box rest = plan->fills[index];
+    reshard_box rest = gaps->boxes[index];
     for (int32_t d = 0; d < box->ndim; d++) {
-        if (rest.box.offset[d] >= box->offset[d] + box->size[d] ||
-            box->offset[d] >= rest.box.offset[d] + rest.box.size[d])
+        if (rest.offset[d] >= box->offset[d] + box->size[d] ||
+            box->offset[d] >= rest.offset[d] + rest.size[d])
             return RESHARD_OK;
     }
-    plan->fills[index] = plan->fills[--plan->fill_count];
+    gaps->boxes[index] = gaps->boxes[--gaps->count];
     for (int32_t d = 0; d < box->ndim; d++) {
-        int64_t low = rest.box.offset[d], high = low + rest.box.size[d];
+        int64_t low = rest.offset[d], high = low + rest.size[d];
         int64_t from = rs_max(low, box->offset[d]),
                 to = rs_min(high, box->offset[d] + box->size[d]);
         int64_t sides[2][2] = {{low, from}, {to, high}};
         for (int i = 0; i < 2; i++) {
             if (sides[i][0] >= sides[i][1])
                 continue;
-            rs_fill_box part = rest;
-            part.box.offset[d] = sides[i][0];
-            part.box.size[d] = sides[i][1] - sides[i][0];
-            reshard_status status = add_fill(plan, part.target, &part.box);
+            reshard_box part = rest;
+            part.offset[d] = sides[i][0];
+            part.size[d] = sides[i][1] - sides[i][0];
+            reshard_status status = add_box(gaps, &part);
             if (status != RESHARD_OK)
                 return status;
         }
-        rest.box.offset[d] = from;
-        rest.box.size[d] = to - from;
+        rest.offset[d] = from;
+        rest.size[d] = to - from;
     }
     return RESHARD_OK;
 }
 
-static reshard_status find_fills(const target_links *t)
+/* Keeps a gap as a fill: a plain box if no dim is split, and otherwise a strided link. */
+static reshard_status keep_gap(const target_links *t, const box_list *gaps, const reshard_box *box)
 {
     reshard_plan *plan = t->plan;
-    const reshard_layout *layout = plan->targets[t->target].layout;
-    reshard_box whole = {.ndim = layout->ndim};
-    memcpy(whole.size, layout->shape, sizeof whole.size);
-    int64_t first = plan->fill_count;
-    reshard_status status = add_fill(plan, t->target, &whole);
-    for (int64_t i = 0; i < t->count && status == RESHARD_OK; i++) {
-        reshard_box box;
-        get_box(t, i, &box);
+    rs_given_link link = {.plain = reshard_link_whole(-1, t->target)};
+    if (gaps->space.ndim == gaps->space.dim_count) {
+        link.plain.source_box = link.plain.target_box = *box;
+    } else {
+        reshard_strided_link *strided = rs_arena_allocate_array(&plan->arena, 1, sizeof *strided);
+        if (strided == NULL)
+            return rs_allocation_status();
+        rs_split_space_link(&gaps->space, box, strided);
+        link.strided = strided;
+    }
+    reshard_status status = rs_grow(plan->context, (void **)&plan->fills, &plan->fill_capacity,
+                                    plan->fill_count + 1, sizeof *plan->fills);
+    if (status == RESHARD_OK)
+        plan->fills[plan->fill_count++] = (rs_fill){t->target, link};
+    return status;
+}
+
+static reshard_status find_gaps(const target_links *t, const box_list *filled)
+{
+    box_list gaps = {.context = filled->context, .target = filled->target, .space = filled->space};
+    reshard_status status = rs_split_space_whole(
+        &gaps.space, t->plan->targets[t->target].layout->shape, add_box, &gaps);
+    for (int64_t i = 0; i < filled->count && status == RESHARD_OK; i++) {
         /* Go backwards: take_off appends parts at the end, and these already lie outside the
          * box. */
-        for (int64_t f = plan->fill_count - 1; f >= first && status == RESHARD_OK; f--)
-            status = take_off(plan, f, &box);
+        for (int64_t g = gaps.count - 1; g >= 0 && status == RESHARD_OK; g--)
+            status = take_off(&gaps, g, &filled->boxes[i]);
     }
+    for (int64_t g = 0; g < gaps.count && status == RESHARD_OK; g++)
+        status = keep_gap(t, &gaps, &gaps.boxes[g]);
+    rs_release(gaps.context, gaps.boxes, (size_t)gaps.capacity * sizeof *gaps.boxes);
+    return status;
+}
+
+static reshard_status check_boxes(const target_links *t)
+{
+    reshard_plan *plan = t->plan;
+    const reshard_plan_tensor *target = &plan->targets[t->target];
+    box_list list = {.context = plan->context, .target = target->name};
+    reshard_status status = list_boxes(t, &list);
+    if (status == RESHARD_OK)
+        status = check_overlap(t, &list);
+    if (status == RESHARD_OK && list.volume != target->layout->volume)
+        status =
+            plan->options.zero_fill
+                ? find_gaps(t, &list)
+                : rs_fail(RESHARD_ERR_GAP,
+                          "target \"%.200s\": links fill %" PRId64 " of its %" PRId64 " elements",
+                          target->name, list.volume, target->layout->volume);
+    rs_release(plan->context, list.boxes, (size_t)list.capacity * sizeof *list.boxes);
     return status;
 }
 
 static reshard_status check_target(const target_links *t)
 {
-    reshard_plan *plan = t->plan;
-    const reshard_plan_tensor *target = &plan->targets[t->target];
-    int64_t volume = target->layout->volume;
-    int64_t filled = 0;
-    if (t->count == 1 && plan->links[t->links[0]].target_box.ndim < 0)
-        return RESHARD_OK;
-    reshard_status status = check_overlap(t, &filled);
-    if (status != RESHARD_OK || filled == volume)
-        return status;
-    if (!plan->options.zero_fill)
-        return rs_fail(RESHARD_ERR_GAP,
-                       "target \"%.200s\": links fill %" PRId64 " of its %" PRId64 " elements",
-                       target->name, filled, volume);
-    return find_fills(t);
+    int64_t volume = t->plan->targets[t->target].layout->volume;
+    if (t->count == 1) {
+        rs_link link;
+        reshard_status status = resolve(t, 0, &link);
+        if (status != RESHARD_OK || rs_volume(link.ndim, link.size) == volume)
+            return status; /* a single link meets nothing that it could overlap */
+    }
+    return check_boxes(t);
 }
 
 reshard_status rs_plan_check_links(reshard_plan *plan)
@@ -150,7 +214,7 @@ reshard_status rs_plan_check_links(reshard_plan *plan)
     int32_t *links = rs_allocate_array(plan->context, count, sizeof *links);
     reshard_status status = keys == NULL || links == NULL ? rs_allocation_status() : RESHARD_OK;
     for (int32_t i = 0; i < plan->link_count && status == RESHARD_OK; i++)
-        keys[i] = (int64_t)plan->links[i].target << 32 | i;
+        keys[i] = (int64_t)plan->links[i].plain.target << 32 | i;
     if (status == RESHARD_OK)
         rs_sort(keys, count, sizeof *keys, rs_compare_i64);
     for (int32_t i = 0; i < plan->link_count && status == RESHARD_OK; i++)
@@ -158,7 +222,7 @@ reshard_status rs_plan_check_links(reshard_plan *plan)
     int32_t next = 0;
     for (int32_t target = 0; target < plan->target_count && status == RESHARD_OK; target++) {
         target_links t = {.plan = plan, .target = target, .links = links + next};
-        while (next < plan->link_count && plan->links[links[next]].target == target) {
+        while (next < plan->link_count && plan->links[links[next]].plain.target == target) {
             next++;
             t.count++;
         }

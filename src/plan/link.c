@@ -129,22 +129,140 @@ static reshard_status take_dims(rs_link *link)
     return RESHARD_OK;
 }
 
-reshard_status rs_link_resolve(const reshard_link *given, const reshard_layout *source,
+/* ---- strided links --------------------------------------------------------------------------- */
+
+/* Lists the axes along one dim of a side by falling step; those of size 1 come last. Returns the
+ * number of the others. */
+static int32_t order_axes(const rs_link *link, rs_link_side *side, int32_t dim)
+{
+    int32_t *members = side->members + side->first[dim], real = 0;
+    for (int32_t i = 0; i < link->ndim; i++) {
+        if (side->dim[i] != dim || link->size[i] == 1)
+            continue;
+        int32_t at = real++;
+        for (; at > 0 && side->weight[members[at - 1]] < side->weight[i]; at--)
+            members[at] = members[at - 1];
+        members[at] = i;
+    }
+    int32_t count = real;
+    for (int32_t i = 0; i < link->ndim; i++) {
+        if (side->dim[i] == dim && link->size[i] == 1)
+            members[count++] = i;
+    }
+    side->first[dim + 1] = side->first[dim] + count;
+    return real;
+}
+
+/* Checks that the first `real` axes along a dim are nested, and sets how far they reach. */
+static reshard_status nest_axes(const char *which, const rs_link *link, const rs_link_side *side,
+                                int32_t dim, int32_t real, int64_t *out_reach)
+{
+    const int32_t *members = side->members + side->first[dim];
+    int64_t inner = 1; /* size * step of the next smaller axis */
+    *out_reach = 1;
+    for (int32_t i = real - 1; i >= 0; i--) {
+        int64_t size = link->size[members[i]], step = side->weight[members[i]], last;
+        if (step < inner)
+            return rs_fail(RESHARD_ERR_INVALID,
+                           "the axes along dimension %d of the %s are not nested: axis %d has a "
+                           "step of %" PRId64 ", and needs one of at least %" PRId64,
+                           dim, which, members[i], step, inner);
+        if (!rs_multiply(size, step, &inner) || !rs_multiply(size - 1, step, &last) ||
+            !rs_add(*out_reach, last, out_reach))
+            return rs_fail(RESHARD_ERR_RANGE,
+                           "axis %d has %" PRId64 " elements with a step of %" PRId64
+                           ": too many to count",
+                           members[i], size, step);
+    }
+    return RESHARD_OK;
+}
+
+static reshard_status take_axes(const char *which, rs_link *link, rs_link_side *side, bool empty)
+{
+    side->ndim = side->layout->ndim;
+    for (int32_t i = 0; i < link->ndim; i++) {
+        if (side->dim[i] < 0 || side->dim[i] >= side->ndim)
+            return rs_fail(RESHARD_ERR_RANGE,
+                           "axis %d goes along dimension %d of the %s, which has %d", i,
+                           side->dim[i], which, side->ndim);
+        if (side->weight[i] < 1)
+            return rs_fail(RESHARD_ERR_RANGE, "axis %d has a step of %" PRId64 " in the %s", i,
+                           side->weight[i], which);
+        if (link->size[i] == 1) /* no second element shows the step */
+            side->weight[i] = 1;
+    }
+    for (int32_t d = 0; d < side->ndim; d++) {
+        int32_t real = order_axes(link, side, d);
+        if (real > RESHARD_NDIM_MAX)
+            return rs_fail(RESHARD_ERR_RANGE,
+                           "%d axes go along dimension %d of the %s: at most %d are possible", real,
+                           d, which, RESHARD_NDIM_MAX);
+        int64_t end = 0;
+        reshard_status status = RESHARD_OK;
+        if (!empty)
+            status = nest_axes(which, link, side, d, real, &side->size[d]);
+        if (status != RESHARD_OK)
+            return status;
+        int64_t offset = side->offset[d], length = side->layout->shape[d];
+        if (offset < 0 || !rs_add(offset, side->size[d], &end) || end > length)
+            return rs_fail(RESHARD_ERR_RANGE,
+                           "the link begins at %" PRId64 " in dimension %d of the %s, and reaches "
+                           "over %" PRId64 " elements; the dimension has %" PRId64,
+                           offset, d, which, side->size[d], length);
+        int32_t count = side->first[d + 1] - side->first[d];
+        link->split = link->split || count != 1 || side->weight[side->members[side->first[d]]] != 1;
+    }
+    return RESHARD_OK;
+}
+
+static reshard_status take_strided(const reshard_strided_link *given, rs_link *link)
+{
+    if (given->axis_count < 0 || given->axis_count > RESHARD_FACTORS_MAX)
+        return rs_fail(RESHARD_ERR_RANGE, "%d axes: at most %d are possible", given->axis_count,
+                       RESHARD_FACTORS_MAX);
+    bool empty = false;
+    link->ndim = given->axis_count;
+    for (int32_t i = 0; i < link->ndim; i++) {
+        const reshard_link_axis *axis = &given->axes[i];
+        if (axis->size < 0)
+            return rs_fail(RESHARD_ERR_RANGE, "axis %d has %" PRId64 " elements", i, axis->size);
+        empty = empty || axis->size == 0;
+        link->size[i] = axis->size;
+        link->source.dim[i] = axis->source_dim;
+        link->source.weight[i] = axis->source_step;
+        link->target.dim[i] = axis->target_dim;
+        link->target.weight[i] = axis->target_step;
+    }
+    memcpy(link->source.offset, given->source_at, sizeof link->source.offset);
+    memcpy(link->target.offset, given->target_at, sizeof link->target.offset);
+    reshard_status status = take_axes("source", link, &link->source, empty);
+    return status == RESHARD_OK ? take_axes("target", link, &link->target, empty) : status;
+}
+
+/* ---- both forms ------------------------------------------------------------------------------ */
+
+static reshard_status take_plain(const reshard_link *given, rs_link *link)
+{
+    reshard_status status = take_box("source", &given->source_box, &link->source);
+    if (status == RESHARD_OK)
+        status = take_box("target", &given->target_box, &link->target);
+    if (status == RESHARD_OK && given->factor_count == 0)
+        return take_dims(link);
+    if (status == RESHARD_OK)
+        status = take_factors(given, link);
+    if (status == RESHARD_OK)
+        status = group_factors("source", link, &link->source);
+    if (status == RESHARD_OK)
+        status = group_factors("target", link, &link->target);
+    return status;
+}
+
+reshard_status rs_link_resolve(const rs_given_link *given, const reshard_layout *source,
                                const reshard_layout *target, rs_link *out_link)
 {
     rs_link link = {.source = {.layout = source}, .target = {.layout = target}};
-    reshard_status status = take_box("source", &given->source_box, &link.source);
-    if (status == RESHARD_OK)
-        status = take_box("target", &given->target_box, &link.target);
-    if (status == RESHARD_OK && given->factor_count == 0)
-        status = take_dims(&link);
-    else if (status == RESHARD_OK) {
-        status = take_factors(given, &link);
-        if (status == RESHARD_OK)
-            status = group_factors("source", &link, &link.source);
-        if (status == RESHARD_OK)
-            status = group_factors("target", &link, &link.target);
-    }
+    reshard_status status = given->strided != NULL ? take_strided(given->strided, &link)
+                                                   : take_plain(&given->plain, &link);
     if (status == RESHARD_OK)
         *out_link = link;
     return status;
@@ -157,14 +275,34 @@ static void digest_box(const reshard_box *box, rs_digest *digest)
     rs_digest_i64s(digest, box->size, rs_max(0, box->ndim));
 }
 
-void rs_link_digest(const reshard_link *given, rs_digest *digest)
+static void digest_strided(const reshard_strided_link *given, rs_digest *digest)
 {
-    digest_box(&given->source_box, digest);
-    digest_box(&given->target_box, digest);
-    rs_digest_u64(digest, (uint64_t)given->factor_count);
-    for (int32_t f = 0; f < given->factor_count; f++) {
-        rs_digest_u64(digest, (uint64_t)given->factors[f]);
-        rs_digest_u64(digest, (uint64_t)given->order[f]);
+    rs_digest_u64(digest, UINT64_MAX - 1); /* which no number of dims is */
+    rs_digest_i64s(digest, given->source_at, RESHARD_NDIM_MAX);
+    rs_digest_i64s(digest, given->target_at, RESHARD_NDIM_MAX);
+    rs_digest_u64(digest, (uint64_t)given->axis_count);
+    for (int32_t i = 0; i < given->axis_count; i++) {
+        const reshard_link_axis *axis = &given->axes[i];
+        rs_digest_u64(digest, (uint64_t)axis->size);
+        rs_digest_u64(digest, (uint64_t)axis->source_dim << 32 | (uint64_t)axis->target_dim);
+        rs_digest_u64(digest, (uint64_t)axis->source_step);
+        rs_digest_u64(digest, (uint64_t)axis->target_step);
+    }
+}
+
+void rs_link_digest(const rs_given_link *given, rs_digest *digest)
+{
+    const reshard_link *plain = &given->plain;
+    if (given->strided != NULL) {
+        digest_strided(given->strided, digest);
+        return;
+    }
+    digest_box(&plain->source_box, digest);
+    digest_box(&plain->target_box, digest);
+    rs_digest_u64(digest, (uint64_t)plain->factor_count);
+    for (int32_t f = 0; f < plain->factor_count; f++) {
+        rs_digest_u64(digest, (uint64_t)plain->factors[f]);
+        rs_digest_u64(digest, (uint64_t)plain->order[f]);
     }
 }
 
@@ -179,15 +317,37 @@ typedef struct box_walk {
     void *user;
 } box_walk;
 
-/* Goes on from dim to dim. The range of a dim that consists of one link dim is taken as it is; if
- * it consists of several, it is split like a flat range. */
+int64_t rs_link_before(const rs_link *link, const rs_link_side *side, int32_t dim, int64_t place)
+{
+    const int32_t *members = side->members + side->first[dim];
+    int32_t count = side->first[dim + 1] - side->first[dim];
+    int64_t before = 0, rest = rs_max(0, place);
+    for (int32_t i = 0; i < count; i++) {
+        int64_t size = link->size[members[i]], step = side->weight[members[i]];
+        if (size == 1) /* whatever its step is */
+            continue;
+        int64_t digit = rest / step;
+        before *= size;
+        if (digit >= size) { /* beyond everything that is left */
+            for (before += size; ++i < count;)
+                before *= link->size[members[i]];
+            return before;
+        }
+        before += digit;
+        rest -= digit * step;
+    }
+    return before + (rest > 0);
+}
+
+/* Goes on from dim to dim. The range of a dim that consists of one link dim with step 1 is taken as
+ * it is; any other is split like a flat range. */
 static reshard_status walk_dim(box_walk *w, int32_t dim)
 {
     if (dim == w->side->ndim)
         return w->fn(w->user, &w->box);
     const int32_t *members = w->side->members + w->side->first[dim];
     int32_t count = w->side->first[dim + 1] - w->side->first[dim];
-    if (count == 1) {
+    if (count == 1 && w->side->weight[members[0]] == 1) {
         w->box.start[members[0]] = w->low[dim];
         w->box.size[members[0]] = w->high[dim] - w->low[dim];
         return walk_dim(w, dim + 1);
@@ -205,7 +365,8 @@ static reshard_status walk_dim(box_walk *w, int32_t dim)
         }
     }
     rs_flat_boxes boxes;
-    rs_flat_split(&block, w->low[dim], w->high[dim], &boxes);
+    rs_flat_split(&block, rs_link_before(w->link, w->side, dim, w->low[dim]),
+                  rs_link_before(w->link, w->side, dim, w->high[dim]), &boxes);
     reshard_status status = RESHARD_OK;
     for (int32_t b = 0; b < boxes.count && status == RESHARD_OK; b++) {
         for (int32_t i = 0; i < block.ndim; i++) {

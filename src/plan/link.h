@@ -3,8 +3,13 @@
  * link.h - a resolved link: the coordinates of link space, and how they map to both tensors.
  *
  * Link space has one dim per factor (in the target's order) or, without factors, one per dim of the
- * tensors. A box of link space is a box on both sides unless dims were split. Then it is a strided
- * pattern on the side where a tensor dim is a product of several factors.
+ * tensors, or one per axis of a strided link. A box of link space is a box on both sides unless
+ * dims were split. Then it is a strided pattern on the side where a tensor dim is made of several
+ * link dims, or of one whose step is not 1.
+ *
+ * The link dims along a tensor dim are nested like the digits of a number: each step is at least
+ * size * step of the next. So their row-major order is the order along the tensor dim, and an
+ * interval of the tensor dim is a range of that order, which is a handful of boxes (flat.h).
  */
 #ifndef RS_PLAN_LINK_H
 #define RS_PLAN_LINK_H
@@ -16,12 +21,20 @@
 
 #include <stdbool.h>
 
+/* A link as the caller gave it, in one of its two forms. */
+typedef struct rs_given_link {
+    reshard_link plain;
+    /* If not NULL, says everything, and of `plain` only the indices of the tensors count. */
+    const reshard_strided_link *strided;
+} rs_given_link;
+
 typedef struct rs_link_box {
     int64_t start[RESHARD_FACTORS_MAX];
     int64_t size[RESHARD_FACTORS_MAX];
 } rs_link_box;
 
-/* One side of a link: the tensor's box, and the link dims that make up each of its dims. */
+/* One side of a link: the smallest box of the tensor that holds it, and the link dims that make up
+ * each of its dims. */
 typedef struct rs_link_side {
     const reshard_layout *layout;
     int32_t ndim; /* of the tensor */
@@ -38,16 +51,20 @@ typedef struct rs_link_side {
 typedef struct rs_link {
     int32_t ndim; /* of link space */
     int64_t size[RESHARD_FACTORS_MAX];
-    bool split; /* some tensor dim does not consist of exactly one link dim */
+    bool split; /* some tensor dim does not consist of exactly one link dim with step 1 */
     rs_link_side source, target;
 } rs_link;
 
 /* Errors: INVALID or RANGE, with words about what does not fit. */
-reshard_status rs_link_resolve(const reshard_link *given, const reshard_layout *source,
+reshard_status rs_link_resolve(const rs_given_link *given, const reshard_layout *source,
                                const reshard_layout *target, rs_link *out_link);
 
 /* Adds the boxes and factors to a digest, but not which tensors are linked. */
-void rs_link_digest(const reshard_link *given, rs_digest *digest);
+void rs_link_digest(const rs_given_link *given, rs_digest *digest);
+
+/* The number of elements of a tensor dim's link dims that lie before `place`, which is relative to
+ * the link's box. */
+int64_t rs_link_before(const rs_link *link, const rs_link_side *side, int32_t dim, int64_t place);
 
 /* Takes a box of a tensor (start and size in the tensor's coordinates), clips it to the link's box,
  * and calls fn with the result as boxes of link space: one box unless dims are split. The boxes

@@ -92,21 +92,60 @@ static reshard_status take_options(reshard_plan *plan, const reshard_plan_option
     return RESHARD_OK;
 }
 
-static reshard_status take_links(reshard_plan *plan, int32_t count, const reshard_link *given)
+/* Links in one of the two public forms; the other is NULL. */
+typedef struct link_list {
+    int32_t count;
+    const reshard_link *plain;
+    const reshard_strided_link *strided;
+} link_list;
+
+/* Strided links are copied one by one, because the caller's struct may be longer or shorter. */
+static reshard_status copy_strided(reshard_plan *plan, const reshard_strided_link *given)
 {
-    plan->links = rs_arena_copy(&plan->arena, given, (size_t)count, sizeof *given);
+    const char *at = (const char *)given;
+    reshard_strided_link *copies =
+        rs_arena_allocate_array(&plan->arena, (size_t)plan->link_count, sizeof *copies);
+    if (copies == NULL)
+        return rs_allocation_status();
+    for (int32_t i = 0; i < plan->link_count; i++, at += given->size) {
+        if (((const reshard_strided_link *)(const void *)at)->size != given->size)
+            return rs_fail(RESHARD_ERR_INVALID, "link %d: its size is not that of link 0", i);
+        reshard_status status = rs_options_read("strided link", at, &copies[i], sizeof copies[i]);
+        if (status != RESHARD_OK)
+            return rs_fail_within(status, "link %d", i);
+        plan->links[i].plain = reshard_link_whole(copies[i].source, copies[i].target);
+        plan->links[i].strided = &copies[i];
+    }
+    return RESHARD_OK;
+}
+
+static reshard_status copy_links(reshard_plan *plan, const link_list *given)
+{
+    plan->links = rs_arena_allocate_array(&plan->arena, (size_t)given->count, sizeof *plan->links);
     if (plan->links == NULL)
         return rs_allocation_status();
-    plan->link_count = count;
-    for (int32_t i = 0; i < count; i++) {
-        if (given[i].source < 0 || given[i].source >= plan->source_count)
-            return rs_fail(RESHARD_ERR_RANGE, "link %d: there is no source %d", i, given[i].source);
-        if (given[i].target < 0 || given[i].target >= plan->target_count)
-            return rs_fail(RESHARD_ERR_RANGE, "link %d: there is no target %d", i, given[i].target);
-        const reshard_plan_tensor *source = &plan->sources[given[i].source];
-        const reshard_plan_tensor *target = &plan->targets[given[i].target];
+    plan->link_count = given->count;
+    if (given->strided != NULL)
+        return copy_strided(plan, given->strided);
+    for (int32_t i = 0; i < given->count; i++)
+        plan->links[i] = (rs_given_link){.plain = given->plain[i]};
+    return RESHARD_OK;
+}
+
+static reshard_status take_links(reshard_plan *plan, const link_list *list)
+{
+    reshard_status status = copy_links(plan, list);
+    int32_t count = list->count;
+    for (int32_t i = 0; i < count && status == RESHARD_OK; i++) {
+        const reshard_link *given = &plan->links[i].plain;
+        if (given->source < 0 || given->source >= plan->source_count)
+            return rs_fail(RESHARD_ERR_RANGE, "link %d: there is no source %d", i, given->source);
+        if (given->target < 0 || given->target >= plan->target_count)
+            return rs_fail(RESHARD_ERR_RANGE, "link %d: there is no target %d", i, given->target);
+        const reshard_plan_tensor *source = &plan->sources[given->source];
+        const reshard_plan_tensor *target = &plan->targets[given->target];
         rs_link link;
-        reshard_status status = rs_link_resolve(&given[i], source->layout, target->layout, &link);
+        status = rs_link_resolve(&plan->links[i], source->layout, target->layout, &link);
         if (status == RESHARD_OK)
             status = rs_route_check(source->layout, target->layout);
         if (status != RESHARD_OK && (source->name[0] != '\0' || target->name[0] != '\0'))
@@ -115,7 +154,7 @@ static reshard_status take_links(reshard_plan *plan, int32_t count, const reshar
         if (status != RESHARD_OK)
             return count > 1 ? rs_fail_within(status, "link %d", i) : status;
     }
-    return RESHARD_OK;
+    return status;
 }
 
 static void digest_inputs(reshard_plan *plan)
@@ -140,9 +179,9 @@ static void digest_inputs(reshard_plan *plan)
         }
     }
     for (int32_t i = 0; i < plan->link_count; i++) {
-        const reshard_link *link = &plan->links[i];
+        const reshard_link *link = &plan->links[i].plain;
         rs_digest_u64(&digest, (uint64_t)link->source << 32 | (uint64_t)link->target);
-        rs_link_digest(link, &digest);
+        rs_link_digest(&plan->links[i], &digest);
     }
     rs_digest_finish(&digest, plan->digest);
 }
@@ -175,15 +214,14 @@ static reshard_plan *new_plan(reshard_context *context)
     return plan;
 }
 
-reshard_status reshard_plan_create(reshard_context *context, int32_t source_count,
-                                   const reshard_plan_tensor *sources, int32_t target_count,
-                                   const reshard_plan_tensor *targets, int32_t link_count,
-                                   const reshard_link *links, const reshard_plan_options *options,
-                                   reshard_plan **out_plan)
+static reshard_status create(reshard_context *context, int32_t source_count,
+                             const reshard_plan_tensor *sources, int32_t target_count,
+                             const reshard_plan_tensor *targets, const link_list *links,
+                             const reshard_plan_options *options, reshard_plan **out_plan)
 {
-    if (source_count < 0 || target_count < 0 || link_count < 0)
+    if (source_count < 0 || target_count < 0 || links->count < 0)
         return rs_fail(RESHARD_ERR_RANGE, "%d sources, %d targets, %d links: none may be negative",
-                       source_count, target_count, link_count);
+                       source_count, target_count, links->count);
     reshard_plan *plan = new_plan(context);
     if (plan == NULL)
         return rs_allocation_status();
@@ -196,7 +234,7 @@ reshard_status reshard_plan_create(reshard_context *context, int32_t source_coun
     }
     if (status == RESHARD_OK) {
         plan->target_count = target_count;
-        status = take_links(plan, link_count, links);
+        status = take_links(plan, links);
     }
     if (status == RESHARD_OK)
         status = build(plan);
@@ -206,6 +244,27 @@ reshard_status reshard_plan_create(reshard_context *context, int32_t source_coun
     }
     *out_plan = plan;
     return RESHARD_OK;
+}
+
+reshard_status reshard_plan_create(reshard_context *context, int32_t source_count,
+                                   const reshard_plan_tensor *sources, int32_t target_count,
+                                   const reshard_plan_tensor *targets, int32_t link_count,
+                                   const reshard_link *links, const reshard_plan_options *options,
+                                   reshard_plan **out_plan)
+{
+    link_list list = {.count = link_count, .plain = links};
+    return create(context, source_count, sources, target_count, targets, &list, options, out_plan);
+}
+
+reshard_status reshard_plan_create_strided(reshard_context *context, int32_t source_count,
+                                           const reshard_plan_tensor *sources, int32_t target_count,
+                                           const reshard_plan_tensor *targets, int32_t link_count,
+                                           const reshard_strided_link *links,
+                                           const reshard_plan_options *options,
+                                           reshard_plan **out_plan)
+{
+    link_list list = {.count = link_count, .strided = links};
+    return create(context, source_count, sources, target_count, targets, &list, options, out_plan);
 }
 
 reshard_status reshard_plan_create_simple(reshard_context *context, reshard_layout *source,
@@ -221,8 +280,8 @@ reshard_status reshard_plan_create_simple(reshard_context *context, reshard_layo
 static reshard_status check_adjoint(const reshard_plan *plan)
 {
     for (int32_t i = 0; i < plan->link_count; i++) {
-        const reshard_plan_tensor *source = &plan->sources[plan->links[i].source];
-        const reshard_plan_tensor *target = &plan->targets[plan->links[i].target];
+        const reshard_plan_tensor *source = &plan->sources[plan->links[i].plain.source];
+        const reshard_plan_tensor *target = &plan->targets[plan->links[i].plain.target];
         const reshard_layout *layouts[2] = {source->layout, target->layout};
         for (int side = 0; side < 2; side++) {
             reshard_reduction reduction = layouts[side]->reduction;

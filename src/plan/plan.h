@@ -12,8 +12,8 @@
 #include <reshard/plan_inspect.h>
 
 #include "base/arena.h"
+#include "base/references.h"
 #include "plan/route.h"
-#include "system/thread.h"
 
 /* A move that was chosen by looking at all ranks at once (balance.c). */
 typedef struct rs_chosen {
@@ -38,7 +38,7 @@ typedef struct rs_template {
 
 typedef struct rs_stage_link {
     reshard_stage_link shown; /* what callers see; its `link` is -1 for a fill */
-    reshard_link link;        /* boxes and factors of this stage */
+    rs_given_link link;       /* boxes and factors of this stage */
     int32_t template_index;
 } rs_stage_link;
 
@@ -49,11 +49,11 @@ typedef struct rs_stage {
     rs_template *templates;
 } rs_stage;
 
-/* A box of a target that no link fills. */
-typedef struct rs_fill_box {
+/* A part of a target that no link fills, as a link from the target to itself. */
+typedef struct rs_fill {
     int32_t target;
-    reshard_box box;
-} rs_fill_box;
+    rs_given_link link;
+} rs_fill;
 
 #define RS_STAGES_MAX 2
 
@@ -63,9 +63,9 @@ struct reshard_plan {
     rs_arena arena;
     int32_t source_count, target_count, link_count;
     reshard_plan_tensor *sources, *targets; /* layouts are retained, names copied */
-    reshard_link *links;
+    rs_given_link *links;
     int64_t fill_count, fill_capacity;
-    rs_fill_box *fills; /* allocated from the context, not from the arena */
+    rs_fill *fills; /* allocated from the context, not from the arena */
     reshard_plan_options options;
     int32_t stage_count;
     rs_stage stages[RS_STAGES_MAX];

@@ -60,8 +60,8 @@ static reshard_status add_holders(void *user, const rs_match *match)
 static reshard_status fill_matrix(reshard_plan *plan, kept_bytes *k)
 {
     for (int32_t i = 0; i < plan->link_count; i++) {
-        const reshard_plan_tensor *source = &plan->sources[plan->links[i].source];
-        const reshard_plan_tensor *target = &plan->targets[plan->links[i].target];
+        const reshard_plan_tensor *source = &plan->sources[plan->links[i].plain.source];
+        const reshard_plan_tensor *target = &plan->targets[plan->links[i].plain.target];
         rs_link link;
         reshard_status status =
             rs_link_resolve(&plan->links[i], source->layout, target->layout, &link);

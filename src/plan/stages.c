@@ -52,9 +52,10 @@ static int64_t count_in_both(const rs_region *a, const rs_region *b)
     return both;
 }
 
-static bool is_whole_link(const reshard_link *link)
+static bool is_whole_link(const rs_given_link *link)
 {
-    return link->source_box.ndim < 0 && link->target_box.ndim < 0 && link->factor_count == 0;
+    return link->strided == NULL && link->plain.source_box.ndim < 0 &&
+           link->plain.target_box.ndim < 0 && link->plain.factor_count == 0;
 }
 
 static int64_t replicas_of(const reshard_layout *target)
@@ -222,11 +223,11 @@ typedef struct decision {
 
 #define DECISIONS 32
 
-static reshard_status decide(reshard_plan *plan, const reshard_link *link, decision *memory,
+static reshard_status decide(reshard_plan *plan, const rs_given_link *link, decision *memory,
                              int32_t *used, reshard_layout **out_intermediate)
 {
-    const reshard_layout *source = plan->sources[link->source].layout;
-    const reshard_layout *target = plan->targets[link->target].layout;
+    const reshard_layout *source = plan->sources[link->plain.source].layout;
+    const reshard_layout *target = plan->targets[link->plain.target].layout;
     *out_intermediate = NULL;
     if (plan->options.single_stage || !is_whole_link(link) || target->listed || target->partial ||
         target->volume == 0 || replicas_of(target) == 1)
@@ -250,10 +251,10 @@ static reshard_status decide(reshard_plan *plan, const reshard_link *link, decis
 /* Takes ownership of one reference to the intermediate layout, which may be NULL. */
 static void add_planned_link(reshard_plan *plan, int32_t index, reshard_layout *intermediate)
 {
-    const reshard_link *given = &plan->links[index];
+    const reshard_link *given = &plan->links[index].plain;
     const reshard_plan_tensor *source = &plan->sources[given->source];
     const reshard_plan_tensor *target = &plan->targets[given->target];
-    rs_stage_link link = {.link = *given};
+    rs_stage_link link = {.link = plan->links[index]};
     link.shown = (reshard_stage_link){.link = index,
                                       .source = given->source,
                                       .target = given->target,
@@ -277,11 +278,10 @@ static void add_planned_link(reshard_plan *plan, int32_t index, reshard_layout *
     plan->stage_count = 2;
 }
 
-static void add_fill(reshard_plan *plan, const rs_fill_box *fill)
+static void add_fill(reshard_plan *plan, const rs_fill *fill)
 {
     const reshard_plan_tensor *target = &plan->targets[fill->target];
-    rs_stage_link link = {.link = reshard_link_whole(-1, fill->target)};
-    link.link.source_box = link.link.target_box = fill->box;
+    rs_stage_link link = {.link = fill->link};
     link.shown = (reshard_stage_link){.link = -1,
                                       .source = -1,
                                       .target = fill->target,
@@ -289,16 +289,6 @@ static void add_fill(reshard_plan *plan, const rs_fill_box *fill)
                                       .source_dtype = target->dtype,
                                       .target_dtype = target->dtype};
     add_link(&plan->stages[0], &link);
-}
-
-static void log_two_stages(reshard_plan *plan, int32_t link)
-{
-    char line[256];
-    rs_text text;
-    rs_text_init(&text, line, sizeof line);
-    rs_text_add(&text, "plan: link %d to \"%.100s\" goes in two stages", link,
-                plan->targets[plan->links[link].target].name);
-    rs_context_log(plan->context, line);
 }
 
 reshard_status rs_plan_build_stages(reshard_plan *plan)
@@ -321,8 +311,6 @@ reshard_status rs_plan_build_stages(reshard_plan *plan)
         reshard_status status = decide(plan, &plan->links[i], memory, &used, &intermediate);
         if (status != RESHARD_OK)
             return status;
-        if (intermediate != NULL)
-            log_two_stages(plan, i);
         add_planned_link(plan, i, intermediate);
     }
     for (int64_t i = 0; i < plan->fill_count; i++)

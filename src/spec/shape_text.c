@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* shape_text.c - parses shapes. */
-#include <reshard/layout.h>
+#include <reshard/spec.h>
 
 #include "base/shape.h"
 #include "spec/scan.h"

@@ -9,7 +9,7 @@
 
 #include "base/arena.h"
 #include "base/export.h"
-#include "system/thread.h"
+#include "base/references.h"
 #include "text/text.h"
 
 #include <stdbool.h>
@@ -40,8 +40,8 @@ void rs_mesh_text(const reshard_mesh *mesh, rs_text *text);
 
 /* Parses the cuts of a spec without its mesh, such as "S(0, unit=8)". Errors do not name the
  * mesh. */
-reshard_status rs_cut_parse(reshard_context *context, reshard_mesh *mesh, const char *text,
-                            reshard_spec **out_spec);
+RS_EXPORT reshard_status rs_cut_parse(reshard_context *context, reshard_mesh *mesh,
+                                      const char *text, reshard_spec **out_spec);
 
 struct reshard_spec {
     reshard_context *context;

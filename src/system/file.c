@@ -156,7 +156,7 @@ static reshard_status fail(const char *path, const char *what)
     reshard_status status = errno == ENOENT   ? RESHARD_ERR_NOT_FOUND
                             : errno == ENOMEM ? RESHARD_ERR_NO_MEMORY
                                               : RESHARD_ERR_IO;
-    return rs_fail(status, "%s: %s: %s", path, what, strerror(errno));
+    return rs_fail_about(status, path, "%s: %s", what, strerror(errno));
 }
 
 /* Returns NULL like rs_allocate. */
@@ -193,7 +193,7 @@ static reshard_status open_file(reshard_context *context, const char *path, int 
     else if (fstat(file->descriptor, &information) != 0)
         status = fail(path, "cannot be examined");
     else if (!S_ISREG(information.st_mode))
-        status = rs_fail(RESHARD_ERR_IO, "%s: is not a regular file", path);
+        status = rs_fail_about(RESHARD_ERR_IO, path, "is not a regular file");
     if (status != RESHARD_OK) {
         rs_file_close(file);
         return status;
@@ -285,6 +285,21 @@ reshard_status rs_file_size(const rs_file *file, uint64_t *out_bytes)
     return status;
 }
 
+bool rs_file_has_holes(const rs_file *file)
+{
+#ifdef SEEK_HOLE
+    uint64_t bytes = 0;
+    if (file->descriptor < 0 || rs_file_size(file, &bytes) != RESHARD_OK || bytes == 0)
+        return false;
+    /* Nobody uses the position: reads and writes have offsets of their own. */
+    off_t hole = lseek(file->descriptor, 0, SEEK_HOLE);
+    return hole >= 0 && (uint64_t)hole < bytes;
+#else
+    (void)file;
+    return false;
+#endif
+}
+
 bool rs_file_has_links(const rs_file *file)
 {
     struct stat information;
@@ -294,16 +309,19 @@ bool rs_file_has_links(const rs_file *file)
 reshard_status rs_file_copy_mode(const rs_file *from, rs_file *to)
 {
     struct stat information;
-    if (fstat(from->descriptor, &information) == 0 &&
-        fchmod(to->descriptor, (information.st_mode & 0777) | 0600) == 0)
-        return RESHARD_OK;
-    return fail(to->path, "its permissions cannot be set");
+    if (fstat(from->descriptor, &information) != 0)
+        return fail(from->path, "its permissions cannot be read");
+    mode_t mode = (information.st_mode & 0777) | 0600;
+    if (fchmod(to->descriptor, mode) != 0)
+        rs_file_log_mode(to->context, to->path, mode);
+    return RESHARD_OK;
 }
 
 static reshard_status fail_short(const rs_file *file, uint64_t at, size_t count)
 {
-    return rs_fail(RESHARD_ERR_CORRUPT, "%s: ends at byte %llu, %zu bytes before it should",
-                   file->path, (unsigned long long)at, count);
+    return rs_fail_about(RESHARD_ERR_CORRUPT, file->path,
+                         "ends at byte %llu, %zu bytes before it should", (unsigned long long)at,
+                         count);
 }
 
 static reshard_status read_made(const rs_file *file, void *bytes, size_t count, uint64_t at)
@@ -372,8 +390,8 @@ static bool reserve_room(const rs_file *file, uint64_t bytes)
 reshard_status rs_file_resize(rs_file *file, uint64_t bytes, bool reserve)
 {
     if (bytes > INT64_MAX)
-        return rs_fail(RESHARD_ERR_RANGE, "%s: no file can have %llu bytes", file->path,
-                       (unsigned long long)bytes);
+        return rs_fail_about(RESHARD_ERR_RANGE, file->path, "no file can have %llu bytes",
+                             (unsigned long long)bytes);
     uint64_t before = 0;
     reshard_status status = rs_file_size(file, &before);
     if (status != RESHARD_OK)
@@ -438,7 +456,7 @@ reshard_status rs_file_lock(rs_file *file)
         done = flock(file->descriptor, LOCK_EX | LOCK_NB);
     } while (done != 0 && errno == EINTR);
     if (done != 0 && errno == EWOULDBLOCK)
-        return rs_fail(RESHARD_ERR_IO, "%s: another process is at work here", file->path);
+        return rs_fail_about(RESHARD_ERR_IO, file->path, "another process is at work here");
     /* A file system without locks is no reason to fail. */
     return RESHARD_OK;
 }
@@ -481,12 +499,12 @@ reshard_status rs_file_map(const rs_file *file, uint64_t at, size_t count,
     if (status != RESHARD_OK)
         return status;
     if (file->maker != NULL)
-        return rs_fail(RESHARD_ERR_UNSUPPORTED,
-                       "%s: is unpacked while it is read, and cannot be mapped", file->path);
+        return rs_fail_about(RESHARD_ERR_UNSUPPORTED, file->path,
+                             "is unpacked while it is read, and cannot be mapped");
     if (at > size || count > size - at)
-        return rs_fail(RESHARD_ERR_CORRUPT,
-                       "%s: %zu bytes from byte %" PRIu64 " on, and the file has %" PRIu64,
-                       file->path, count, at, size);
+        return rs_fail_about(RESHARD_ERR_CORRUPT, file->path,
+                             "%zu bytes from byte %" PRIu64 " on, and the file has %" PRIu64, count,
+                             at, size);
     /* Do not reserve memory for private copies of all pages. */
     int flags = MAP_PRIVATE;
 #ifdef MAP_NORESERVE
@@ -518,8 +536,8 @@ reshard_status rs_file_read_all(reshard_context *context, const char *path, size
     if (status == RESHARD_OK)
         status = rs_file_size(file, &size);
     if (status == RESHARD_OK && size > bytes_max)
-        status = rs_fail(RESHARD_ERR_RANGE, "%s: has %llu bytes, more than the %zu allowed", path,
-                         (unsigned long long)size, bytes_max);
+        status = rs_fail_about(RESHARD_ERR_RANGE, path, "has %llu bytes, more than the %zu allowed",
+                               (unsigned long long)size, bytes_max);
     if (status != RESHARD_OK)
         goto out;
     bytes = rs_allocate(context, (size_t)size + 1);

@@ -72,6 +72,12 @@ typedef struct rs_file_stamp {
 reshard_status rs_file_read_stamp(const rs_file *file, rs_file_stamp *out_stamp);
 /* Whether the file has other names (hard links), whose content a write would change too. */
 bool rs_file_has_links(const rs_file *file);
+/* After a file system has refused to set permissions, which is no reason to fail: some have none
+ * (vfat, some network ones). Logs that, unless `wanted` is granted anyway. */
+void rs_file_log_mode(reshard_context *context, const char *path, uint32_t wanted);
+/* Whether part of the file was never written and takes no disk space, as after it was truncated and
+ * written to behind its end. False if the file system does not tell. */
+bool rs_file_has_holes(const rs_file *file);
 /* Gives a file the permissions of another, but its owner may always read and write it. */
 reshard_status rs_file_copy_mode(const rs_file *from, rs_file *to);
 /* Errors: CORRUPT if the file ends before the range does; IO. */

@@ -23,7 +23,7 @@
 static reshard_status fail(const char *path, const char *what)
 {
     reshard_status status = errno == ENOENT ? RESHARD_ERR_NOT_FOUND : RESHARD_ERR_IO;
-    return rs_fail(status, "%s: %s: %s", path, what, strerror(errno));
+    return rs_fail_about(status, path, "%s: %s", what, strerror(errno));
 }
 
 reshard_status rs_path_kind_of(const char *path, rs_path_kind *out_kind)
@@ -200,6 +200,19 @@ reshard_status rs_folder_remove(reshard_context *context, const char *path)
     return RESHARD_OK;
 }
 
+void rs_file_log_mode(reshard_context *context, const char *path, uint32_t wanted)
+{
+    const char *why = strerror(errno);
+    struct stat information;
+    if (stat(path, &information) == 0 && (wanted & ~(uint32_t)information.st_mode) == 0)
+        return;
+    char line[2048];
+    rs_text text;
+    rs_text_init(&text, line, sizeof line);
+    rs_text_add(&text, "%.1500s: its permissions cannot be set to %03o: %s", path, wanted, why);
+    rs_context_log(context, line);
+}
+
 reshard_status rs_folder_publish(reshard_context *context, const char *path, const rs_file *like)
 {
     rs_file_stamp stamp = {.bytes = 0};
@@ -207,8 +220,10 @@ reshard_status rs_folder_publish(reshard_context *context, const char *path, con
     if (status != RESHARD_OK)
         return status;
     uint32_t mode = stamp.mode | (stamp.mode & 0444) >> 2;
-    if (!rs_file_may(context, "publish", path) || chmod(path, (mode_t)mode) != 0)
+    if (!rs_file_may(context, "publish", path))
         return fail(path, "cannot be made readable");
+    if (chmod(path, (mode_t)mode) != 0)
+        rs_file_log_mode(context, path, mode);
     rs_file_did(context, "publish", path, NULL, 0);
     return RESHARD_OK;
 }

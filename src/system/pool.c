@@ -5,7 +5,6 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "system/thread.h"
-#include "text/text.h"
 
 #include <assert.h>
 #include <unistd.h>
@@ -17,8 +16,7 @@ typedef struct pool_run {
     atomic_int_fast64_t next;
     atomic_bool stopped;
     rs_mutex mutex; /* guards the fields below, until all threads are joined */
-    reshard_status status;
-    char words[RS_ERROR_TEXT_BYTES];
+    rs_error error; /* the first */
 } pool_run;
 
 typedef struct pool_thread {
@@ -37,11 +35,9 @@ int32_t rs_pool_thread_count(int32_t asked)
 static void stop(pool_run *run, reshard_status status)
 {
     rs_mutex_lock(&run->mutex);
-    if (run->status == RESHARD_OK) {
-        rs_text text;
-        rs_text_init(&text, run->words, sizeof run->words);
-        rs_text_add(&text, "%s", reshard_error_text());
-        run->status = status;
+    if (run->error.status == RESHARD_OK) {
+        run->error = *rs_error_last();
+        run->error.status = status;
     }
     rs_mutex_unlock(&run->mutex);
     atomic_store(&run->stopped, true);
@@ -122,5 +118,5 @@ reshard_status rs_pool_run(const rs_pool *pool)
         rs_thread_join(&threads[i].thread);
     rs_mutex_release(&run.mutex);
     report(pool);
-    return run.status == RESHARD_OK ? RESHARD_OK : rs_fail(run.status, "%s", run.words);
+    return run.error.status == RESHARD_OK ? RESHARD_OK : rs_fail_again(&run.error);
 }

@@ -51,18 +51,4 @@ void rs_condition_release(rs_condition *condition);
 void rs_condition_wait(rs_condition *condition, rs_mutex *mutex);
 void rs_condition_wake_all(rs_condition *condition);
 
-/* A reference count. rs_reference_drop returns true for the last reference; that caller then sees
- * everything the other holders did. */
-typedef atomic_int rs_references;
-
-static inline void rs_reference_add(rs_references *references)
-{
-    (void)atomic_fetch_add_explicit(references, 1, memory_order_relaxed);
-}
-
-static inline int rs_reference_drop(rs_references *references)
-{
-    return atomic_fetch_sub_explicit(references, 1, memory_order_acq_rel) == 1;
-}
-
 #endif

@@ -6,7 +6,7 @@
 #include "text/json.h"
 
 #include "base/error.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 #include <string.h>
 

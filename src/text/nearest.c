@@ -28,19 +28,23 @@ static size_t measure(const char *a, size_t a_length, const char *b, size_t b_le
     return row[b_length];
 }
 
+void rs_nearest_try(rs_nearest_search *search, const char *candidate, size_t length)
+{
+    if (search->length > LENGTH_MAX || length > LENGTH_MAX)
+        return;
+    size_t distance = measure(search->word, search->length, candidate, length);
+    if (distance > DISTANCE_MAX || distance * 2 >= search->length ||
+        (search->found != NULL && distance >= search->distance))
+        return;
+    search->found = candidate;
+    search->found_length = length;
+    search->distance = distance;
+}
+
 const char *rs_nearest(const char *word, size_t length, const char *const *candidates, size_t count)
 {
-    const char *nearest = NULL;
-    size_t nearest_distance = DISTANCE_MAX + 1;
-    for (size_t i = 0; length <= LENGTH_MAX && i < count; i++) {
-        size_t candidate_length = strlen(candidates[i]);
-        if (candidate_length > LENGTH_MAX)
-            continue;
-        size_t distance = measure(word, length, candidates[i], candidate_length);
-        if (distance < nearest_distance && distance * 2 < length) {
-            nearest_distance = distance;
-            nearest = candidates[i];
-        }
-    }
-    return nearest;
+    rs_nearest_search search = {.word = word, .length = length};
+    for (size_t i = 0; i < count; i++)
+        rs_nearest_try(&search, candidates[i], strlen(candidates[i]));
+    return search.found;
 }

@@ -5,7 +5,7 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "base/thread_state.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
 #include "trace/trace.h"
 
 #include <string.h>

@@ -5,6 +5,7 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "base/options.h"
+#include "transport/group.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -111,6 +112,7 @@ reshard_status reshard_trace_create(reshard_context *context, reshard_group *gro
                                     reshard_trace **out_trace)
 {
     rs_trace_clock clock = rs_trace_clock_here();
+    group = group != NULL ? group : rs_group_current();
     return rs_trace_create_by(context, group, path, options, &clock, out_trace);
 }
 

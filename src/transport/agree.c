@@ -21,10 +21,11 @@
 typedef struct ballot {
     int32_t failed; /* the lowest rank that failed, or -1 */
     reshard_status status;
-    int32_t holder;  /* a rank that makes this claim; -1 if nobody has claimed anything */
-    int32_t weight;  /* of the claim; 0 if as many ranks are against it as for it */
-    int32_t differs; /* non-zero if there are different claims */
-    int32_t unused;
+    int32_t holder;        /* a rank that makes this claim; -1 if nobody has claimed anything */
+    int32_t weight;        /* of the claim; 0 if as many ranks are against it as for it */
+    int32_t differs;       /* non-zero if there are different claims */
+    int16_t hint;          /* a reshard_hint */
+    int16_t subject_bytes; /* of the failure's subject, with its NUL; it ends where `text` ends */
     uint64_t digest[2];
     uint64_t numbers[RS_AGREE_NUMBERS];
     char text[448]; /* of the failure; without one, the claim's words */
@@ -95,7 +96,9 @@ static reshard_status vote(reshard_group *group, ballot *b)
     if (status == RESHARD_OK)
         status = rs_group_broadcast_small(group, b, sizeof *b);
     if (status == RESHARD_OK && b->failed >= 0)
-        status = rs_fail(b->status, "rank %d: %s", b->failed, b->text);
+        status = rs_fail_of_rank(
+            b->failed, b->status, (reshard_hint)b->hint,
+            b->subject_bytes != 0 ? b->text + sizeof b->text - b->subject_bytes : "", b->text);
     return status;
 }
 
@@ -112,7 +115,17 @@ static void fill(ballot *b, const reshard_group *group, reshard_status status,
     if (numbers != NULL)
         memcpy(b->numbers, numbers, sizeof b->numbers);
     const char *text = claim != NULL && claim->words != NULL ? claim->words : "";
-    rs_shorten(status != RESHARD_OK ? reshard_error_text() : text, b->text, sizeof b->text);
+    const rs_error *error = rs_error_last();
+    rs_shorten(status != RESHARD_OK ? error->text : text, b->text, sizeof b->text);
+    if (status == RESHARD_OK)
+        return;
+    b->hint = (int16_t)error->hint;
+    /* The text matters more: a subject that does not fit beside it is left out. */
+    size_t bytes = strlen(error->subject) + 1;
+    if (bytes > 1 && bytes <= sizeof b->text - strlen(b->text) - 1) {
+        memcpy(b->text + sizeof b->text - bytes, error->subject, bytes);
+        b->subject_bytes = (int16_t)bytes;
+    }
 }
 
 /* The status of a rank after comparing its claim with the one that is left. */
@@ -146,5 +159,10 @@ reshard_status rs_group_agree_on(reshard_group *group, reshard_status status, co
 
 reshard_status reshard_group_agree(reshard_group *group, reshard_status status)
 {
-    return rs_group_agree_on(group, status, NULL, NULL);
+    /* An error of the caller's own says more than that there is nobody to tell. */
+    if (group == NULL && status != RESHARD_OK && rs_group_current() == NULL)
+        return status;
+    reshard_status chosen = rs_group_choose(&group);
+    return chosen == RESHARD_OK ? rs_group_agree_on(group, status, NULL, NULL)
+                                : rs_fail_within(chosen, "agree");
 }

@@ -73,11 +73,6 @@ reshard_status reshard_group_create(reshard_context *context, const reshard_endp
     return RESHARD_OK;
 }
 
-reshard_status reshard_error_set(reshard_status status, const char *text)
-{
-    return rs_fail(status, "%s", text);
-}
-
 /* ---- the default group ----------------------------------------------------------------------- */
 
 void reshard_group_set_default(reshard_group *group)
@@ -93,14 +88,27 @@ reshard_group *reshard_group_default(void)
     return rs_thread_state_get()->fallback;
 }
 
-reshard_status rs_group_choose(reshard_group **group)
+reshard_group *rs_group_current(void)
 {
     const rs_thread_state *state = rs_thread_state_get();
+    return state->group != NULL ? state->group : state->fallback;
+}
+
+reshard_status rs_group_choose(reshard_group **group)
+{
     if (*group == NULL)
-        *group = state->group != NULL ? state->group : state->fallback;
+        *group = rs_group_current();
     return *group != NULL ? RESHARD_OK
                           : rs_fail(RESHARD_ERR_INVALID,
-                                    "there is no group: none is given, and none is the default");
+                                    "there is no group: none is given, and this thread has no "
+                                    "current one (reshard_group_set_default sets it)");
+}
+
+/* For queries, which have no status: NULL if there is no group, with words. */
+static const reshard_group *choose(const reshard_group *given)
+{
+    reshard_group *group = (reshard_group *)given;
+    return rs_group_choose(&group) == RESHARD_OK ? group : NULL;
 }
 
 /* ---- sharing --------------------------------------------------------------------------------- */
@@ -127,22 +135,26 @@ void reshard_group_release(reshard_group *group)
 
 int32_t reshard_group_rank(const reshard_group *group)
 {
-    return group->rank;
+    group = choose(group);
+    return group != NULL ? group->rank : -1;
 }
 
 int32_t reshard_group_size(const reshard_group *group)
 {
-    return group->size;
+    group = choose(group);
+    return group != NULL ? group->size : -1;
 }
 
 const char *reshard_group_transport_name(const reshard_group *group)
 {
-    return group->root->endpoint.name;
+    group = choose(group);
+    return group != NULL ? group->root->endpoint.name : "none";
 }
 
 int32_t reshard_group_parent_rank(const reshard_group *group, int32_t rank)
 {
-    if (rank < 0 || rank >= group->size)
+    group = choose(group);
+    if (group == NULL || rank < 0 || rank >= group->size)
         return -1;
     return group->parent_ranks != NULL ? group->parent_ranks[rank] : rank;
 }
@@ -261,6 +273,8 @@ size_t rs_group_message_bytes_max(const reshard_group *group)
 
 void reshard_group_break(reshard_group *group, const char *why)
 {
+    if (rs_group_choose(&group) != RESHARD_OK)
+        return;
     group->root->endpoint.fail(group->root->endpoint.state, why);
 }
 
@@ -297,6 +311,9 @@ reshard_status rs_group_receive_small(reshard_group *group, int32_t rank, void *
 
 reshard_status reshard_group_barrier(reshard_group *group)
 {
+    reshard_status chosen = rs_group_choose(&group);
+    if (chosen != RESHARD_OK)
+        return rs_fail_within(chosen, "barrier");
     for (int64_t step = 1; step < group->size; step *= 2) {
         char out = 0, in = 0;
         reshard_request sent, received;
@@ -332,6 +349,9 @@ reshard_status reshard_group_gather_bytes(reshard_group *group, const void *mine
                                           void *out_all)
 {
     size_t total;
+    reshard_status chosen = rs_group_choose(&group);
+    if (chosen != RESHARD_OK)
+        return rs_fail_within(chosen, "gather_bytes");
     if (!rs_multiply_size(bytes, (size_t)group->size, &total))
         return rs_fail(RESHARD_ERR_RANGE, "%zu bytes from each of %d ranks", bytes, group->size);
     memmove((char *)out_all + bytes * (size_t)group->rank, mine, bytes);
@@ -408,7 +428,10 @@ static reshard_status build_subset(reshard_group *parent, int32_t count, const i
 reshard_status reshard_group_subset(reshard_group *group, int32_t count, const int32_t *ranks,
                                     reshard_group **out_group)
 {
-    reshard_status status = check_members(group, count, ranks);
+    reshard_status status = rs_group_choose(&group);
+    if (status != RESHARD_OK)
+        return rs_fail_within(status, "subset");
+    status = check_members(group, count, ranks);
     rs_claim claim = {.what = "subset: the list of ranks"};
     rs_digest digest;
     rs_digest_init(&digest);

@@ -6,7 +6,7 @@
 #include <reshard/transport.h>
 
 #include "base/export.h"
-#include "system/thread.h"
+#include "base/references.h"
 
 #include <stdbool.h>
 
@@ -42,8 +42,11 @@ struct reshard_group {
     void *attachment;      /* owned by the layer above, which removes it in time (cache.h) */
 };
 
-/* Replaces NULL by this thread's current group: that of load_with_group, or the default one.
- * Errors: INVALID if there is none. */
+/* This thread's current group: that of load_with_group, or the default one; NULL if there is none.
+ * Not retained. */
+RS_EXPORT reshard_group *rs_group_current(void);
+/* Replaces NULL by the current group. Every public call that takes a group begins with it. Errors:
+ * INVALID if there is none. */
 RS_EXPORT reshard_status rs_group_choose(reshard_group **group);
 
 /* A member's rank among all ranks of the transport. */

@@ -163,7 +163,7 @@ static void join_free(rs_share *share)
 
 void reshard_group_free(reshard_group *group, void *memory)
 {
-    if (memory == NULL)
+    if (memory == NULL || rs_group_choose(&group) != RESHARD_OK)
         return;
     block *given = (block *)(void *)((char *)memory - ALIGNMENT);
     if (given->share == NULL) {
@@ -177,7 +177,10 @@ void reshard_group_free(reshard_group *group, void *memory)
 reshard_status reshard_group_alloc(reshard_group *group, size_t bytes, void **out_memory)
 {
     void *memory = NULL;
-    reshard_status status = rs_group_reserve(group, RESHARD_OK, bytes);
+    reshard_status status = rs_group_choose(&group);
+    if (status != RESHARD_OK)
+        return rs_fail_within(status, "alloc");
+    status = rs_group_reserve(group, RESHARD_OK, bytes);
     if (status != RESHARD_OK)
         return status;
     status = reshard_group_agree(group, rs_group_take(group, bytes, &memory));

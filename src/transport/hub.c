@@ -142,24 +142,29 @@ static void wake_everybody(rs_hub *hub)
         rs_hub_wake(&hub->members[i]);
 }
 
-void rs_hub_break(rs_hub *hub, reshard_status status, const char *why)
+static void break_by(rs_hub *hub, const rs_error *error)
 {
-    assert(status != RESHARD_OK && why != NULL);
+    assert(error->status != RESHARD_OK);
     rs_mutex_lock(&hub->lock);
-    if (hub->status == RESHARD_OK) {
-        hub->status = status;
-        (void)snprintf(hub->text, sizeof hub->text, "%s", why);
-    }
+    if (hub->error.status == RESHARD_OK)
+        hub->error = *error;
     rs_mutex_unlock(&hub->lock);
     atomic_store(&hub->broken, 1);
     wake_everybody(hub);
+}
+
+void rs_hub_break(rs_hub *hub, reshard_status status, const char *why)
+{
+    rs_error error = {.status = status};
+    (void)snprintf(error.text, sizeof error.text, "%s", why);
+    break_by(hub, &error);
 }
 
 reshard_status rs_hub_fail_broken(rs_hub *hub)
 {
     char text[RS_ERROR_TEXT_BYTES];
     rs_mutex_lock(&hub->lock);
-    memcpy(text, hub->text, sizeof text);
+    memcpy(text, hub->error.text, sizeof text);
     rs_mutex_unlock(&hub->lock);
     return rs_fail(RESHARD_ERR_GROUP_BROKEN, "the group is broken: %s", text);
 }
@@ -167,14 +172,12 @@ reshard_status rs_hub_fail_broken(rs_hub *hub)
 void rs_hub_leave(rs_hub *hub, int32_t rank, reshard_status status)
 {
     if (status != RESHARD_OK) {
-        char text[RS_ERROR_TEXT_BYTES];
-        int32_t named;
-        /* A text on which ranks have agreed already names the rank. */
-        if (sscanf(reshard_error_text(), "rank %d:", &named) == 1)
-            (void)snprintf(text, sizeof text, "%s", reshard_error_text());
-        else
-            (void)snprintf(text, sizeof text, "rank %d: %s", rank, reshard_error_text());
-        rs_hub_break(hub, status, text);
+        const rs_error *error = rs_error_last();
+        /* An error on which ranks have agreed already names the rank. */
+        if (!error->has_rank)
+            (void)rs_fail_of_rank(rank, status, error->hint, error->subject, error->text);
+        (void)rs_fail_as(status);
+        break_by(hub, error);
     }
     atomic_store(&hub->members[rank].left, 1);
     wake_everybody(hub);
@@ -199,7 +202,7 @@ bool rs_hub_reached_fault(const rs_hub *hub)
 
 reshard_status rs_hub_result(rs_hub *hub)
 {
-    return hub->status == RESHARD_OK ? RESHARD_OK : rs_fail(hub->status, "%s", hub->text);
+    return hub->error.status == RESHARD_OK ? RESHARD_OK : rs_fail_again(&hub->error);
 }
 
 /* ---- touching -------------------------------------------------------------------------------- */
@@ -309,9 +312,9 @@ static void *map_shared(void *state, int32_t peer, const void *address, size_t b
 static void fail(void *state, const char *why)
 {
     rs_member *m = state;
-    char text[RS_ERROR_TEXT_BYTES];
-    (void)snprintf(text, sizeof text, "rank %d: %s", m->rank, why);
-    rs_hub_break(m->hub, RESHARD_ERR_GROUP_BROKEN, text);
+    rs_error error = {.status = RESHARD_ERR_GROUP_BROKEN, .has_rank = true, .rank = m->rank};
+    (void)snprintf(error.text, sizeof error.text, "rank %d: %s", m->rank, why);
+    break_by(m->hub, &error);
 }
 
 static void close_endpoint(void *state)

@@ -71,9 +71,8 @@ struct rs_hub {
     rs_hub_message_list held; /* sends that are held back */
     bool overtaken;           /* another message has overtaken the first of these */
     bool reached_fault;
-    rs_mutex lock; /* protects the fields below */
-    reshard_status status;
-    char text[RS_ERROR_TEXT_BYTES];
+    rs_mutex lock;  /* protects the fields below */
+    rs_error error; /* why it is broken */
 };
 
 /* ---- waking, breaking and touching (hub.c) --------------------------------------------------- */

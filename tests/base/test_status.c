@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names and texts of statuses, dtypes and reductions; the error text of a thread. */
-#include "base/error.h"
-#include "system/thread.h"
+/* Names and texts of statuses, dtypes and reductions. */
+#include <reshard/base.h>
+
 #include "tests/support/check.h"
 
 #include <stdio.h>
@@ -56,89 +56,6 @@ static void test_version__is_that_of_the_header(void **state)
     assert_string_equal(reshard_version(), text);
 }
 
-static void test_error__has_words_and_returns_the_status(void **state)
-{
-    (void)state;
-    assert_int_equal(rs_fail(RESHARD_ERR_RANGE, "rank %d of %d", 7, 4), RESHARD_ERR_RANGE);
-    assert_string_equal(reshard_error_text(), "rank 7 of 4");
-    assert_int_equal(rs_fail(RESHARD_ERR_GAP, "other words"), RESHARD_ERR_GAP);
-    assert_string_equal(reshard_error_text(), "other words");
-}
-
-static void test_error__is_one_line(void **state)
-{
-    (void)state;
-    (void)rs_fail(RESHARD_ERR_SYNTAX, "a\nb\rc\td\x1b[31me\x7f");
-    assert_string_equal(reshard_error_text(), "a\\x0ab\\x0dc\\x09d\\x1b[31me\\x7f");
-    (void)rs_fail_within(RESHARD_ERR_SYNTAX, "file\n%s", "x\v");
-    assert_string_equal(reshard_error_text(),
-                        "file\\x0ax\\x0b: a\\x0ab\\x0dc\\x09d\\x1b[31me\\x7f");
-    (void)rs_fail(RESHARD_ERR_SYNTAX, "gr\xc3\xbc\xc3\x9f");
-    assert_string_equal(reshard_error_text(), "gr\xc3\xbc\xc3\x9f");
-}
-
-static void test_error__may_quote_the_one_before(void **state)
-{
-    (void)state;
-    (void)rs_fail(RESHARD_ERR_IO, "inner");
-    (void)rs_fail(RESHARD_ERR_IO, "outer (%s)", reshard_error_text());
-    assert_string_equal(reshard_error_text(), "outer (inner)");
-}
-
-static void test_error__within_adds_prefixes(void **state)
-{
-    (void)state;
-    (void)rs_fail(RESHARD_ERR_INVALID, "dimension 2 does not exist");
-    assert_int_equal(rs_fail_within(RESHARD_ERR_INVALID, "spec \"%s\"", "4: S(2)"),
-                     RESHARD_ERR_INVALID);
-    assert_int_equal(rs_fail_within(RESHARD_ERR_INVALID, "rank %d", 3), RESHARD_ERR_INVALID);
-    assert_string_equal(reshard_error_text(),
-                        "rank 3: spec \"4: S(2)\": dimension 2 does not exist");
-}
-
-static void test_error__within_leaves_success_alone(void **state)
-{
-    (void)state;
-    (void)rs_fail(RESHARD_ERR_INVALID, "old words");
-    assert_int_equal(rs_fail_within(RESHARD_OK, "prefix"), RESHARD_OK);
-    assert_string_equal(reshard_error_text(), "old words");
-}
-
-static void test_error__is_cut_when_too_long(void **state)
-{
-    (void)state;
-    static char long_text[5000];
-    memset(long_text, 'x', sizeof long_text - 1);
-    (void)rs_fail(RESHARD_ERR_INVALID, "%s", long_text);
-    size_t length = strlen(reshard_error_text());
-    assert_in_range(length, 500, 4096);
-    for (int i = 0; i < 20; i++) {
-        (void)rs_fail_within(RESHARD_ERR_INVALID, "%s", long_text);
-        assert_in_range(strlen(reshard_error_text()), 1, length);
-    }
-    (void)rs_fail_within(RESHARD_ERR_INVALID, "front");
-    assert_memory_equal(reshard_error_text(), "front: xxx", 10);
-}
-
-static void fail_elsewhere(void *user)
-{
-    int *out_was_empty = user;
-    *out_was_empty = reshard_error_text()[0] == '\0';
-    (void)rs_fail(RESHARD_ERR_IO, "from another thread");
-}
-
-static void test_error__belongs_to_its_thread(void **state)
-{
-    (void)state;
-    int was_empty = 0;
-    rs_thread thread;
-    (void)rs_fail(RESHARD_ERR_INVALID, "mine");
-    assert_int_equal(rs_thread_start(&thread, fail_elsewhere, &was_empty), RESHARD_OK);
-    rs_thread_join(&thread);
-    assert_true(was_empty);
-    assert_string_equal(reshard_error_text(), "mine");
-}
-
 static void test_dtype__numbers_that_are_none(void **state)
 {
     (void)state;
@@ -170,13 +87,6 @@ int main(void)
         cmocka_unit_test(test_status__names_and_texts),
         cmocka_unit_test(test_status__texts_differ),
         cmocka_unit_test(test_version__is_that_of_the_header),
-        cmocka_unit_test(test_error__has_words_and_returns_the_status),
-        cmocka_unit_test(test_error__is_one_line),
-        cmocka_unit_test(test_error__may_quote_the_one_before),
-        cmocka_unit_test(test_error__within_adds_prefixes),
-        cmocka_unit_test(test_error__within_leaves_success_alone),
-        cmocka_unit_test(test_error__is_cut_when_too_long),
-        cmocka_unit_test(test_error__belongs_to_its_thread),
         cmocka_unit_test(test_dtype__numbers_that_are_none),
         cmocka_unit_test(test_reduction__names),
     };

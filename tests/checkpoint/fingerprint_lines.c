@@ -6,7 +6,7 @@
  *   checkpoint NAME DIGEST NAME DIGEST ...
  * "-" stands for no bytes. With "plain" as argument without carry-less multiply.
  */
-#include "checkpoint/fingerprint/fingerprint_code.h"
+#include "checkpoint/engine/fingerprint_code.h"
 
 #include <reshard/layout.h>
 

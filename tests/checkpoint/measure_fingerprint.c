@@ -5,7 +5,7 @@
  *
  *   measure-fingerprint [MiB of the buffer] [rounds]
  */
-#include "checkpoint/fingerprint/fingerprint_code.h"
+#include "checkpoint/engine/fingerprint_code.h"
 
 #include <stdio.h>
 #include <stdlib.h>

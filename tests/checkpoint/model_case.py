@@ -28,7 +28,7 @@ class ModelTest(support.CommandTest):
         tp, pp, ep = (sizes.get(axis, 1) for axis in ("tp", "pp", "ep"))
         done, plan = self.plan(folder, mesh, *options)
         if not can:
-            self.assertEqual((done.returncode, done.stdout), (1, ""), f"{row.name} {mesh} had to be refused")
+            self.assertEqual((done.returncode, list(json.loads(done.stdout))), (1, ["error"]), f"{row.name} {mesh} had to be refused")
             self.assertRegex(done.stderr, r"divide|multiple|evenly|not whole|add up", f"{row.name} {mesh}")
             return False
         self.assertEqual((done.returncode, done.stderr), (0, ""), f"{row.name} {mesh}")

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conversions against models made and read back by hand."""
+import fcntl
 import filecmp
 import json
 import os
 import random
+import re
 import resource
 import shutil
 import signal
@@ -68,6 +70,18 @@ class ConvertTest(support.CommandTest):
         before = set(os.listdir(self.folder))
         self.check_fails(["convert", self.at(source), self.at(target), *options], code, words)
         self.assertEqual(set(os.listdir(self.folder)) - before, set(left))
+
+    def leave_journal(self, source, target, journal, *options):
+        """Puts a journal with this head back into a finished folder, one that names all blocks and says that it is finished, as after
+        a crash that undid only its removal. How many blocks there are is what refusing a journal without any of them says."""
+        head = b"".join(journal.splitlines(keepends=True)[:3])
+        path = self.at(f"{target}/.reshard-journal")
+        with open(path, "wb") as file:
+            file.write(head + b"blocks done 0\nfinished\n")
+        refused = support.run("convert", self.at(source), self.at(target), *options, "--resume", "--quiet").stderr
+        count = re.search(r"but not that block 0 of (\d+) was written", refused)[1].encode()
+        with open(path, "wb") as file:
+            file.write(head + b"done 0 " + count + b"\nblocks done " + count + b"\nfinished\n")
 
     def check_same(self, a, b):
         names = sorted(os.listdir(self.at(a)))
@@ -170,7 +184,7 @@ class RoundTrips(ConvertTest):
         rnd = random.Random(SEED)
         model = {"wide": tensor(rnd, "U8", 500, 9000), "line": tensor(rnd, "F32", 900001)}
         self.write_hf("source", model)
-        options = ["--max-memory", "1M", "--threads", "2", "--no-sync"]
+        options = ["--max-memory", "2M", "--threads", "2", "--no-sync"]
         self.convert("source", "cut", "--to", "fsdp=3", *options)
         self.assertTrue(files.read_dcp(self.at("cut")) == model)
         self.convert("cut", "whole", *options)
@@ -284,7 +298,7 @@ class Memory(ConvertTest):
         # By way of a small process, because a child's peak begins with what its parent had.
         launch = "import os, sys; pid = os.spawnv(os.P_NOWAIT, sys.argv[1], sys.argv[1:]); print(os.wait4(pid, 0)[2].ru_maxrss)"
         for limit in [16, 64, 512]:
-            for threads in [2, 64]:
+            for threads in [2, min(limit, 64)]:
                 out = f"out{limit}-{threads}"
                 done = subprocess.run([sys.executable, "-c", launch, support.COMMAND, "convert",
                                        self.at("source"), self.at(out), "--to", "x=4", "--rules", rules, "--max-memory",
@@ -355,7 +369,8 @@ class Random(ConvertTest):
                                             "".join(f"{name} {self.draw_rule(rnd, shape)}\n" for name, shape in lines)
                                             + "never S(0)@a, S(0)@b\n")
                     to = f"a={rnd.randint(1, 4)},b={rnd.randint(1, 3)}"
-                    options = ["--max-memory", rnd.choice(["1M", "2M", "512M"]), "--threads", str(rnd.randint(1, 3))]
+                    threads = rnd.randint(1, 3)
+                    options = ["--max-memory", rnd.choice([f"{threads}M", "4M", "512M"]), "--threads", str(threads)]
                     self.convert(last, f"{seed}-{step}", "--to", to, "--rules", rules, *options, "--no-sync",
                                  *(["--verify"] if rnd.random() < 0.3 else []), *(["--format", "dcp-safetensors"]))
                     last = f"{seed}-{step}"
@@ -475,7 +490,7 @@ class Options(ConvertTest):
         self.fails("source", "none/x", words="none/x.partial")
         self.fails("none", "x", words="no such file")
         self.fails("source", "x", "--to", "tp=2", "--format", "hf", words="whole tensors")
-        self.fails("source", "x", "--format", "rank-files", words="needs a mesh")
+        self.fails("source", "x", "--format", "rank-files", words="needs a mesh to split over, and none is given (--to MESH, as in --to tp=4)")
         self.fails("source", "x", "--to", "tp=", words="mesh", code=2)
         self.fails("source", "x", "--to", "tp=3", words="k_proj")
         self.fails("source", "x", "--to", "zz=2", words="zz")
@@ -518,6 +533,7 @@ class Padding(ConvertTest):
         self.assertEqual(stopped.returncode, 1)
         with open(self.at("out.partial/.reshard-journal"), "rb") as file:
             journal = file.read()
+        self.assertNotIn(b"done", journal)
         self.convert("source", "out", *options)
         path = self.at("out/rank-00003-of-00004.safetensors")
         found, _, begin = files.read(path)
@@ -528,8 +544,7 @@ class Padding(ConvertTest):
             data = file.read()
         for tensor_bytes, place in [(found["columns"][2], 16 * 2 + 7), (found["columns"][2], 16 * 5 + 15), (found["rows"][2], 10)]:
             byte = data.index(tensor_bytes, begin) + place
-            with open(self.at("out/.reshard-journal"), "wb") as file:
-                file.write(journal + b"finished\n")
+            self.leave_journal("source", "out", journal, *options)
             with open(path, "wb") as file:
                 file.write(data[:byte] + b"\1" + data[byte + 1:])
             self.fails("source", "out", *options, words=f"byte {byte}, which is padding, is not zero")
@@ -631,6 +646,50 @@ class Interruptions(ConvertTest):
         self.assertEqual((running.returncode, errors), (0, b""))
         self.check_same("expected", "out")
 
+    def test_words_during_the_last_step_of_another_run(self):
+        """Its target has its name already, and the journal is locked until all is done."""
+        self.interrupt_at_last_step()
+        with open(self.at("out/.reshard-journal"), "rb") as journal:
+            fcntl.flock(journal, fcntl.LOCK_EX)
+            for options in [[], ["--resume"]]:
+                self.fails("source", "out", *self.OPTIONS, *options, words="out: another process is at work here; wait until it is done", code=1)
+        self.finish()
+
+    def test_targets_that_exist_are_refused_before_the_plan(self):
+        """And so before the source is read: it need not even be there."""
+        self.kill_with_done_blocks()
+        os.mkdir(self.at("there"))
+        os.mkdir(self.at("begun.partial"), 0o700)
+        for target, words in [("there", "there: exists already"), ("out", "left by a conversion that was interrupted; resume it, or remove it; --resume"),
+                              ("begun", "(or has only just begun)")]:
+            for source in ["source", "nowhere"]:
+                done = support.run("convert", self.at(source), self.at(target), *self.OPTIONS)
+                self.assertEqual((done.returncode, done.stdout), (1, ""))  # a plan would have been printed
+                self.assertIn(words, done.stderr)
+        done = support.run("convert", self.at("source"), self.at("there"), *self.OPTIONS, "--dry-run")
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertIn("exists already", done.stderr)
+        self.finish()
+
+    def test_permissions_that_cannot_be_set(self):
+        """As on file systems that have none: the conversion is finished, and a line says what others may not read."""
+        if shutil.which("cc") is None or "san" in os.path.basename(os.path.dirname(support.COMMAND)):
+            self.skipTest("needs a C compiler, and no sanitizer, to take the place of chmod")
+        source = self.write_text("refuse.c", "#include <errno.h>\nint chmod(const char *p, unsigned m) { (void)p; (void)m; errno = EPERM; return -1; }\n"
+                                 "int fchmod(int d, unsigned m) { (void)d; (void)m; errno = EPERM; return -1; }\n")
+        subprocess.run(["cc", "-shared", "-fPIC", "-fno-builtin", "-o", self.at("refuse.so"), source], check=True)
+        self.write_text("source/script.py", "")
+        os.chmod(self.at("source/script.py"), 0o755)
+        running = self.start(env={**os.environ, "LD_PRELOAD": self.at("refuse.so")})
+        output, errors = running.communicate(timeout=200)
+        self.assertEqual(running.returncode, 0, errors)
+        self.assertIn("bytes_written", json.loads(output))
+        self.assertRegex(errors.decode(), r"\Areshard: warning: \S*script.py: its permissions cannot be set to 755: Operation not permitted\n"
+                         r"reshard: warning: \S*/out: its permissions cannot be set to 755: Operation not permitted\n\Z")
+        os.unlink(self.at("out/script.py"))
+        self.check_same("expected", "out")
+        self.assertEqual(os.stat(self.at("out")).st_mode & 0o777, 0o700)
+
     def test_interrupt_leaves_a_partial_and_words(self):
         for number in [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]:
             with self.subTest(number=number):
@@ -645,7 +704,7 @@ class Interruptions(ConvertTest):
             time.sleep(0.02 * attempt)
             running.send_signal(signal.SIGINT)
             _, errors = running.communicate(timeout=200)
-            if running.returncode == 1 and not os.path.exists(self.at("out.partial")):
+            if running.returncode == 128 + signal.SIGINT and not os.path.exists(self.at("out.partial")):
                 self.assertIn(b"cancelled", errors)
                 self.assertNotIn(b"--resume", errors)
                 return
@@ -660,7 +719,7 @@ class Interruptions(ConvertTest):
                 time.sleep(0.0005)
             running.send_signal(number)
             _, errors = running.communicate(timeout=200)
-            if running.returncode == 1:
+            if running.returncode == 128 + number:  # as shells report it
                 self.assertIn(b"out.partial holds what was done; --resume continues it", errors)
                 self.assertEqual(os.stat(self.at("out.partial")).st_mode & 0o777, 0o700)
                 self.assertFalse(os.path.exists(self.at("out")))
@@ -714,10 +773,9 @@ class Interruptions(ConvertTest):
         """Leaves a target as a crash does when only the journal is left to remove."""
         self.kill_with_done_blocks()
         with open(self.at("out.partial/.reshard-journal"), "rb") as file:
-            journal = file.read().rpartition(b"\n")[0] + b"\nfinished\n"
+            journal = file.read()
         self.finish()
-        with open(self.at("out/.reshard-journal"), "wb") as file:
-            file.write(journal)
+        self.leave_journal("source", "out", journal, *self.OPTIONS)
 
     def test_last_step_is_verified(self):
         """With --verify a target that is only to be finished is read as any other."""

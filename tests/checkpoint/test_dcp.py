@@ -125,22 +125,23 @@ class ReadTest(DcpTest):
             writer.add("big", self.model["big"], 1, transform=(["stream.zstd/1"], broken))
             writer.close()
             self.check_fails(("inspect", self.at("in")), 1, words)
-        for descriptors in (["stream.rot13/1"], ["stream.zstd/2"], ["stream.zstd/1", "stream.zstd/1"]):
+        for descriptors in (["stream.rot13/1"], ["stream.zstd/2"], ["stream.zstd/10"], ["stream.zstd@a.b/1x"], ["stream.zstd2"],
+                            ["stream.zstd/1", "stream.zstd/1"]):
             writer = self.writer()
             writer.add("big", self.model["big"], 1, transform=(descriptors, bytes))
             writer.close()
             self.check_fails(("inspect", self.at("in")), 1, f'is stored through "{descriptors[0]}"')
 
-    def write_safetensors_body(self, both):
-        """Two chunks of big in one file; its writer keeps one of them. Else one in each of two files."""
+    def write_safetensors_body(self, both, more_dims=()):
+        """Two chunks of big in one file; its writer keeps one of them. Else one in each of two files. more_dims: of the arrays in the files."""
         writer, array = self.writer(), self.model["big"]
         writer.describe("big", *array[:2])
         writer.add_bytes("lr", 0.5)
         for rank, (offset, size) in enumerate(dcp_files.chunks(array[1], 2)):
             file = "__0_0.distcp" if both else f"__{rank}_0.distcp"
             data = dcp_files.take(array, offset, size)
-            info = '{"big": {"saved_offsets": [%d, 0]}}' % offset[0]
-            body = files.pack({"big": (array[0], size, data)}, {"DCP_SHARDING_INFO": info, "DCP_VERSION": "1.0", "format": "pt"})
+            info = '{"big": {"saved_offsets": %s}}' % list((offset[0], 0) + (0,) * len(more_dims))
+            body = files.pack({"big": (array[0], tuple(size) + more_dims, data)}, {"DCP_SHARDING_INFO": info, "DCP_VERSION": "1.0", "format": "pt"})
             at = len(writer.files.get(file, b"")) if rank == 0 or not both else writer.at
             writer.at = at
             if rank == 0 or not both:
@@ -153,6 +154,8 @@ class ReadTest(DcpTest):
         self.check_hf("in", {"big": self.model["big"]})
         self.write_safetensors_body(True)
         self.check_fails(("inspect", self.at("in")), 1, "this chunk was lost when it was saved")
+        self.write_safetensors_body(False, (1,))
+        self.check_fails(("inspect", self.at("in")), 1, "the entry is f32 of 32x48x1, and the metadata says f32 of 32x48")
 
     def write_ranks(self, change=None, left_out=None):
         """Each rank has its own metadata, the replicated tensor too."""
@@ -198,7 +201,7 @@ class ReadTest(DcpTest):
             self.assertEqual(values, {"sched": kept})
 
     def test_crcs(self):
-        """Of every entry, with --verify."""
+        """Of every entry: before anything is written with --verify, on the way without; by verify and digest too."""
         writer = self.writer()
         for name in ("big", "model.w"):
             writer.add(name, self.model[name], 2)
@@ -211,6 +214,9 @@ class ReadTest(DcpTest):
         with open(self.at("in/__1_0.distcp"), "wb") as file:
             file.write(data)
         self.check_fails(("convert", self.at("in"), self.at("hf2"), "--verify"), 1, "__1_0.distcp: the CRC of 6144 bytes from byte ")
+        self.assertFalse(os.path.exists(self.at("hf2")))
+        for command in (["convert", self.at("in"), self.at("hf2")], ["verify", self.at("in")], ["digest", self.at("in")]):
+            self.check_fails(command, 1, "__1_0.distcp: the CRC of 6144 bytes from byte ")
         self.assertFalse(os.path.exists(self.at("hf2")))
 
     def test_entries_of_no_chunk(self):
@@ -363,6 +369,20 @@ class OptimizerTest(DcpTest):
         self.check_fails(("convert", self.at("in"), self.at("out"), "--format", "dcp", "--to", "tp=2", "--rules", self.at("r.rules")), 1,
                          "no rule of")
 
+    def test_other_shapes_follow_no_parameter(self):
+        """Neither with fewer dimensions nor with others that are as many: they have rules of their own."""
+        model = self.make("", "optimizer.state.")
+        states = {"row": (8,), "column": (8, 1), "wide": (8, 12)}
+        for part, shape in states.items():
+            model[f"optimizer.state.layers.0.q_proj.weight.{part}"] = ("F32", shape, bytes(files.size_of("F32", shape)))
+        dcp_files.write(self.at("in"), model, 2)
+        with open(self.at("r.rules"), "w", encoding="utf-8") as file:
+            file.write("*.weight.{row,column,wide} R\n" + RULES)
+        self.convert("in", "out", "--format", "dcp", "--to", "tp=2", "--rules", self.at("r.rules"))
+        found = {entry["name"]: entry["shards"] for entry in self.read_json("inspect", self.at("out"))["tensors"]}
+        for part, shape in states.items():
+            self.assertEqual([shard["size"] for shard in found[f"optimizer.state.layers.0.q_proj.weight.{part}"]], [list(shape)], part)
+
 
 class RoundTripTest(DcpTest):
     """Through one format after the other and back: the same tensors, and the same values where every format on the way holds them."""
@@ -389,7 +409,7 @@ class RoundTripTest(DcpTest):
     def test_model(self):
         """hf -> dcp -> rank files with DTensors -> hf, or on to rank files -> rank files of torch -> dcp -> hf."""
         model = {name: self.model[name] for name in SHAPES if name != "z"}
-        config = '{"model_type": "llama", "hidden_size": 8}'
+        config = '{"model_type": "none", "hidden_size": 8}'
         files.write(self.at("hf/model.safetensors"), model, {"format": "pt"})
         with open(self.at("hf/config.json"), "w", encoding="utf-8") as file:
             file.write(config)

@@ -87,7 +87,7 @@ class ManyTest(test_dcp.DcpTest):
         ranks, tensors = (1024, 1000) if large else (64, 300)
         dcp_many.write(self.at("many"), ranks, tensors)
         with open(self.at("many/config.json"), "w", encoding="utf-8") as file:
-            json.dump({"model_type": "llama", "hidden_size": dcp_many.COLUMNS, "num_attention_heads": 4}, file)
+            json.dump({"model_type": "llama", "head_dim": dcp_many.COLUMNS // 4, "num_attention_heads": 4}, file)
         found = self.read_json("inspect", self.at("many"))
         self.assertEqual(sorted(entry["name"] for entry in found["tensors"]), sorted(dcp_many.names_of(tensors)))
         shards = [{"file": f"__{rank}_0.distcp", "offset": [rank * dcp_many.ROWS, 0], "size": [dcp_many.ROWS, dcp_many.COLUMNS]}

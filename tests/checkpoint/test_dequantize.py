@@ -283,6 +283,19 @@ class Dequantize(ConvertTest):
                 self.convert(name + "-codes", name + "-back", "--dequantize", "bf16")
                 self.check_same(name + "-back", source + "-whole")
 
+    def test_values_are_cut_where_blocks_would_not_be(self):
+        """A head is half a block, and 4 ranks share 3 blocks of inner units: codes cannot be cut so, what they mean can."""
+        model = {}
+        shapes = {"self_attn.q_proj": (256, 256), "self_attn.o_proj": (256, 256), "mlp.up_proj": (384, 256), "mlp.down_proj": (256, 384)}
+        made = {f"model.layers.0.{name}.weight": self.add_blocks(model, f"model.layers.0.{name}.weight", *shape) for name, shape in shapes.items()}
+        config = {**config_of(weight_block_size=[128, 128]), "head_dim": 64, "num_attention_heads": 4, "num_key_value_heads": 4,
+                  "hidden_size": 256, "intermediate_size": 384, "num_hidden_layers": 1}
+        self.write_hf("source", model, config)
+        self.fails("source", "x", "--to", "tp=4", "--format", "rank-files", words="divide")
+        self.convert("source", "ranks", "--to", "tp=4", "--format", "rank-files", "--dequantize", "bf16", "--verify")
+        self.convert("ranks", "back")
+        self.assertEqual(files.read_hf(self.at("back")), {name: value("BF16") for name, value in made.items()})
+
     def test_small_memory_and_threads(self):
         """Many blocks, and rows that are longer than what is made at a time."""
         model = {}
@@ -299,6 +312,7 @@ class Dequantize(ConvertTest):
                 ('{"x": NaN, "quantization_config": {"a": 1}, "y": 2 }', '{"x": NaN, "y": 2,\n  "torch_dtype": "bfloat16" }'),
                 ('{\n "torch_dtype": "float32",\n "quantization_config": {}\n}\n', '{\n "torch_dtype": "bfloat16"\n}\n'),
                 ('{ "quantization_config": {} }', '{ \n  "torch_dtype": "bfloat16"}'),
+                ('{"text_config": {"dtype": "f"}, "x": 1}', '{"text_config": {"dtype": "bfloat16"}, "x": 1,\n  "torch_dtype": "bfloat16"}'),
                 ('{"dtype": "auto", "text_config": {"quantization_config": {}, "dtype": "f", "z": 1}}',
                  '{"dtype": "bfloat16", "text_config": {"dtype": "bfloat16", "z": 1}}')]):
             self.write_text("source/config.json", before)
@@ -324,7 +338,19 @@ class Dequantize(ConvertTest):
             ({"a": one}, {}, "no tensor is quantised"),
             ({"a.weight": tensor(self.rnd, "F8_E4M3", 4, 4)}, {"quantization_config": {"quant_method": "fp8"}}, "has its scales"),
             ({"a.weight": tensor(self.rnd, "F8_E4M3", 300, 10), "a.weight_scale_inv": ("F32", (3, 1), floats([1, 2, 3]))}, {},
-             'tensor "a.weight" [300, 10] cannot be dequantised by scales "a.weight_scale_inv" [3, 1] of f32: how many'),
+             'tensor "a.weight" [300, 10] cannot be dequantised by scales "a.weight_scale_inv" [3, 1] of f32: how many of the 300 elements '
+             "of dimension 0 share one of 3 scales is not clear"),
+            # 128 would fit, and so would 87 to 129: no config.json says which.
+            ({"a.weight": tensor(self.rnd, "F8_E4M3", 260, 256), "a.weight_scale_inv": tensor(self.rnd, "F32", 3, 2)}, {}, "of the 260 elements of dimension 0 share one of 3 scales"),
+            # config.json contradicts the scales.
+            ({"a.weight": tensor(self.rnd, "F8_E4M3", 256, 256), "a.weight_scale_inv": tensor(self.rnd, "F32", 4, 4)}, config_of(weight_block_size=[128, 128]),
+             "by config.json, 128 elements of dimension 0 share a scale, so there are 2 scales for its 256, not 4"),
+            ({"a.weight": tensor(self.rnd, "F8_E4M3", 256, 256), "a.weight_scale_inv": tensor(self.rnd, "F32", 2, 1)}, config_of(weight_block_size=[128, 128]),
+             "dimension 1 share a scale, so there are 2 scales for its 256, not 1"),
+            # Two kinds of scales.
+            ({"a.weight": tensor(self.rnd, "F8_E4M3", 4, 4), "a.weight_scale_inv": one, "a.weight_scale": one}, {},
+             'two kinds of scales, "a.weight_scale_inv" and "a.weight_scale", and only one can be right'),
+            ({"a.weight": tensor(self.rnd, "F8_E4M3", 4, 4), "a.weight_scale": one, "a.weight_scale_2": one}, {}, '"a.weight_scale" and "a.weight_scale_2"'),
             ({"a.weight": tensor(self.rnd, "F8_E4M3", 3, 10), "a.weight_scale_inv": ("F32", (2, 1), floats([1, 2]))}, {}, "is not clear"),
             ({"a_blocks": tensor(self.rnd, "U8", 2, 2, 2, 8), "a_scales": tensor(self.rnd, "U8", 2, 2, 2)}, {}, "mxfp4 has blocks"),
         ]

@@ -356,7 +356,7 @@ static void test_families__text(void **state)
             fail_msg("%s: %s", rs_rules_family_name(count), reshard_error_text());
         rs_rules_destroy(rules);
     }
-    assert_int_equal(count, 61);
+    assert_int_equal(count, 64);
     assert_null(rs_rules_family_text(count));
     assert_null(rs_rules_family_name(-1));
 }

@@ -4,7 +4,7 @@
  * fast arithmetic equals the plain one. That both equal what docs/digest.md says is
  * test_fingerprint.py's to show.
  */
-#include "checkpoint/fingerprint/fingerprint_code.h"
+#include "checkpoint/engine/fingerprint_code.h"
 #include "tests/support/check.h"
 #include "tests/support/context.h"
 #include "tests/support/harness.h"

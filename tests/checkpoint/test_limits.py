@@ -141,6 +141,17 @@ class LimitsTest(CommandTest):
             else:
                 self.refuse("65535", *self.plan("* S(0)@tp\n"))
 
+    def test_new_names(self):
+        """{1} may be repeated; what it makes is as long as a name may be, and no longer."""
+        files.write(self.at("source/model.safetensors"), {"n" * 13107: ("U8", (2,), b"ab")})
+        for new, passes in [("{1}" * 5, True), ("{1}" * 5 + "x", False), ("{1}" * 1300, False)]:
+            for arguments in (["convert", self.at("source"), self.at("out"), "--rename", "*=" + new, "--dry-run"],
+                              self.plan(f"* S(0)@tp name({new})\n")):
+                if passes:
+                    self.read_text(*arguments)
+                else:
+                    self.refuse("more than 65535 bytes", *arguments)
+
     def test_numbers(self):
         for depth, passes in [(32, True), (33, False)]:
             arguments = self.plan("model.w S(0)@tp pad(0, " + "(" * depth + "2" + ")" * depth + ")\n")
@@ -172,11 +183,20 @@ class LimitsTest(CommandTest):
 
     def test_threads(self):
         self.read_text("digest", self.at("source"), "--threads", "256")
-        self.refuse("257 threads", "digest", self.at("source"), "--threads", "257")
+        for words in (["digest", self.at("source")], ["verify", self.at("source"), self.at("source")],
+                      ["convert", self.at("source"), self.at("out")]):
+            self.refuse("257 threads", *words, "--threads", "257")
+        self.assertFalse(os.path.exists(self.at("out")))
+        found = self.read_json("convert", self.at("source"), self.at("out"), "--threads", "256", "--max-memory", "256M")
+        self.assertEqual(found["threads"], 256)
 
     def test_memory(self):
         self.read_text("convert", self.at("source"), self.at("out"), "--max-memory", "1M", "--quiet")
         self.refuse("1048575", "convert", self.at("source"), self.at("out2"), "--max-memory", "1048575")
+        # Numbers that contradict each other are refused, rather than one of them changed.
+        self.refuse("2 threads need at least 2097152", "convert", self.at("source"), self.at("out2"), "--max-memory", "2097151", "--threads", "2")
+        found = self.read_json("convert", self.at("source"), self.at("out2"), "--max-memory", "2M", "--threads", "2")
+        self.assertEqual(found["threads"], 2)
 
     def test_journal_bytes(self):
         os.mkdir(self.at("out.partial"), 0o700)

@@ -143,6 +143,25 @@ class NpyTest(support.CommandTest):
                 shutil.rmtree(self.at(name), ignore_errors=True)
         self.assertGreater(failed, 50)
 
+    def test_crcs(self):
+        """Of arrays that are stored: verify, digest and conversions find any bit that was flipped, in a header too."""
+        model = {"a": ("U8", (300000,), self.rnd.randbytes(300000)), "b": ("F32", (3,), bytes(12))}
+        self.write_npz("a.npz", model, zipfile.ZIP_STORED)
+        self.check("a.npz", model)
+        self.read_text("verify", self.at("a.npz"))
+        self.assertEqual(self.read_json("convert", self.at("a.npz"), self.at("whole"))["crcs_unchecked"], 0)
+        with open(self.at("a.npz"), "rb") as file:
+            good = file.read()
+        at = good.index(model["a"][2])
+        for place in (at - 5, at, at + 299999):
+            data = bytearray(good)
+            data[place] ^= 64 if place < at else 1
+            with open(self.at("b.npz"), "wb") as file:
+                file.write(data)
+            for command in (["verify", self.at("b.npz")], ["digest", self.at("b.npz")], ["convert", self.at("b.npz"), self.at("b")]):
+                self.check_fails(command, 1, "b.npz")
+            shutil.rmtree(self.at("b.partial"), ignore_errors=True)
+
     @unittest.skipIf(numpy is None, "this Python has no numpy")
     def test_of_numpy(self):
         arrays = {"a": numpy.arange(12, dtype="f4").reshape(3, 4), "b": numpy.asfortranarray(numpy.arange(12, dtype="i4").reshape(3, 4)),

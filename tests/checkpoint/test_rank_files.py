@@ -109,6 +109,18 @@ class RankFiles(ConvertTest):
                 self.assertEqual(self.read_json("digest", self.at(ranks), "--from", mesh, "--rules", rules), expected)
                 self.read_json("verify", self.at(ranks), "--from", mesh, "--rules", rules)
 
+    def test_names_with_odd_numbers(self):
+        """What files say about many tensors is joined by the numbers in their names: gaps, zeros in front, and numbers in two places."""
+        rnd = random.Random(SEED)
+        names = [f"l.{number}.w" for number in ("0", "00", "2", "3", "06", "07", "7", "007", "10", "1000000000", "9999999999", "x", "")]
+        names += [f"g.{i}.{j}" for i in range(4) for j in range(3) if (i, j) != (2, 1)] + ["5", "6.", ".7", "8"]
+        model = {name: tensor(rnd, "F32", 4, 2) for name in names}
+        self.write_hf("source", model)
+        self.convert("source", "ranks", "--to", "fsdp=2", "--rules", "fsdp", "--format", "rank-files")
+        self.assertEqual(self.read_json("digest", self.at("ranks")), self.read_json("digest", self.at("source")))
+        self.convert("ranks", "back")
+        self.assertEqual(files.read_hf(self.at("back")), model)
+
     def test_one_file_is_shown_by_itself(self):
         """Local shapes, and the whole that they are parts of; nobody takes it for the model."""
         rnd = random.Random(SEED)

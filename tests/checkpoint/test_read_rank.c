@@ -9,6 +9,7 @@
 
 #include <reshard/checkpoint.h>
 
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -234,6 +235,16 @@ static void test_read_rank__refusals(void **state)
     expect(checkpoint, &wrong, RESHARD_ERR_RANGE, "tensor 7 of 7");
     wrong.tensor = SCALAR;
     expect(checkpoint, &wrong, RESHARD_ERR_MISMATCH, "\"g\" has the shape");
+    const int64_t smaller[][2] = {
+        {ROWS - 1, COLUMNS}, {ROWS, COLUMNS - RANKS}, {ROWS + 2, COLUMNS - RANKS}};
+    for (int i = 0; i < 3; i++) {
+        reshard_layout *layout = NULL;
+        assert_int_equal(reshard_layout_parse(NULL, "3: S(1)", 2, smaller[i], &layout), RESHARD_OK);
+        wrong = mine.tensors[GRID];
+        wrong.layout = layout;
+        expect(checkpoint, &wrong, RESHARD_ERR_MISMATCH, "\"a\" has the shape 6x9, the layout ");
+        reshard_layout_release(layout);
+    }
     wrong = mine.tensors[GRID];
     wrong.dtype = RESHARD_I32;
     expect(checkpoint, &wrong, RESHARD_ERR_UNSUPPORTED, "from f32, as it is stored, to i32");
@@ -247,6 +258,9 @@ static void test_read_rank__refusals(void **state)
     assert_int_equal(reshard_checkpoint_read_rank(checkpoint, 1, 1, mine.tensors, &options),
                      RESHARD_ERR_INVALID);
     assert_non_null(strstr(reshard_error_text(), "-2 threads"));
+    const reshard_read_options many = {.size = sizeof many, .threads = 257};
+    assert_int_equal(reshard_checkpoint_read_rank(checkpoint, 1, 1, mine.tensors, &many),
+                     RESHARD_ERR_RANGE);
     assert_int_equal(reshard_checkpoint_read_rank(checkpoint, 1, -1, mine.tensors, NULL),
                      RESHARD_ERR_INVALID);
     reshard_checkpoint_destroy(checkpoint);
@@ -271,6 +285,84 @@ static void test_read_rank__of_plans_alone(void **state)
     release_held();
 }
 
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/* Fills the memory behind each block, and counts the blocks behind which something was written. */
+enum { GUARD_BYTES = 4 << 20, GUARD = 0xa5 };
+
+static void *allocate_guarded(void *user, size_t bytes)
+{
+    (void)user;
+    char *memory = malloc(bytes + GUARD_BYTES);
+    if (memory != NULL)
+        memset(memory + bytes, GUARD, GUARD_BYTES);
+    return memory;
+}
+
+static void release_guarded(void *user, void *memory, size_t bytes)
+{
+    atomic_int *broken = user;
+    const unsigned char *guard = (unsigned char *)memory + bytes;
+    atomic_fetch_add(broken, guard[0] != GUARD || memcmp(guard, guard + 1, GUARD_BYTES - 1) != 0);
+    free(memory);
+}
+
+static void *resize_guarded(void *user, void *memory, size_t bytes_old, size_t bytes_new)
+{
+    void *resized = allocate_guarded(user, bytes_new);
+    if (resized != NULL && memory != NULL)
+        memcpy(resized, memory, bytes_old < bytes_new ? bytes_old : bytes_new);
+    if (resized != NULL && memory != NULL)
+        release_guarded(user, memory, bytes_old);
+    return resized;
+}
+
+/* Columns of a large tensor that are cast: a buffer has room for the elements of a block and,
+ * behind them, for a part of the rows that they are in. */
+static void test_read_rank__large_columns(void **state)
+{
+    enum { TALL = 2100, WIDE = 1023, MINE = WIDE / RANKS };
+    char large[] = "/tmp/reshard-read-rank-XXXXXX";
+    const char header[] = "{\"w\":{\"dtype\":\"F32\",\"shape\":[2100,1023],"
+                          "\"data_offsets\":[0,8593200]}}";
+    uint64_t length = sizeof header - 1;
+    atomic_int broken = 0;
+    reshard_context *context = NULL;
+    reshard_checkpoint *checkpoint = NULL;
+    reshard_layout *layout = NULL;
+    const reshard_allocator allocator = {allocate_guarded, resize_guarded, release_guarded,
+                                         &broken};
+    const reshard_context_options own = {.size = sizeof own, .allocator = &allocator};
+    (void)state;
+    int descriptor = mkstemp(large);
+    FILE *file = descriptor >= 0 ? fdopen(descriptor, "wb") : NULL;
+    assert_non_null(file);
+    assert_int_equal(fwrite(&length, 8, 1, file) + fwrite(header, length, 1, file), 2);
+    for (int i = 0; i < TALL * WIDE; i++) {
+        float value = (float)i;
+        assert_int_equal(fwrite(&value, 4, 1, file), 1);
+    }
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(reshard_context_create(&own, &context), RESHARD_OK);
+    assert_int_equal(reshard_checkpoint_open(context, large, NULL, &checkpoint), RESHARD_OK);
+    assert_int_equal(reshard_layout_parse(context, "3: S(1)", 2, (int64_t[]){TALL, WIDE}, &layout),
+                     RESHARD_OK);
+    double *found = calloc(TALL * MINE, sizeof *found);
+    assert_non_null(found);
+    void *shard = found;
+    const reshard_rank_tensor wanted = {.layout = layout, .dtype = RESHARD_F64, .shards = &shard};
+    const reshard_read_options options = {.size = sizeof options, .threads = 1};
+    assert_int_equal(reshard_checkpoint_read_rank(checkpoint, 1, 1, &wanted, &options), RESHARD_OK);
+    for (int i = 0; i < TALL * MINE; i++)
+        assert_true(found[i] == i / MINE * WIDE + MINE + i % MINE);
+    free(found);
+    reshard_layout_release(layout);
+    reshard_checkpoint_destroy(checkpoint);
+    reshard_context_destroy(context);
+    assert_int_equal(broken, 0);
+    assert_int_equal(unlink(large), 0);
+}
+
 int main(void)
 {
     int file = mkstemp(path);
@@ -284,6 +376,7 @@ int main(void)
         cmocka_unit_test(test_read_rank__without_memory),
         cmocka_unit_test(test_read_rank__refusals),
         cmocka_unit_test(test_read_rank__of_plans_alone),
+        cmocka_unit_test(test_read_rank__large_columns),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     (void)unlink(path);

@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nothing gets lost without a word: what is left out of a model, cut off it or copied along is said, or refused."""
+import contextlib
 import json
 import os
 import random
+import shutil
+import signal
 import struct
+import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "cli"))
@@ -102,6 +106,15 @@ class Files(SilentTest):
         self.fails("source", "x", "--unlisted", "all", words='unlisted "all": it is skip, take or refuse')
         os.unlink(self.at("source/model-00002-of-00004.safetensors"))
         self.fails("source", "x", "--unlisted", "refuse", words='1 tensor that the index does not name: "extra"')
+
+    def test_notes_of_the_source_and_of_the_conversion(self):
+        files.write(self.at("source/a.safetensors"), {"a": tensor(self.rnd, "F32", 4), "b": tensor(self.rnd, "F32", 4)})
+        self.index("source", {"a": "a.safetensors"})
+        self.write_text("source/more.txt", "more")
+        wanted = ['left out: 1 tensor that the index does not name ("b")', 'copied along: 1 file ("more.txt")']
+        self.assertEqual(self.notes("source", "out"), wanted)
+        text = self.read_text("convert", self.at("source"), self.at("text"))
+        self.assertEqual([line for line in text.splitlines() if line.startswith("note: ")], ["note: " + note for note in wanted])
 
     def test_a_second_copy_that_the_index_does_not_mean(self):
         one, two = tensor(self.rnd, "U8", 3), tensor(self.rnd, "U8", 3)
@@ -261,6 +274,19 @@ class Habits(SilentTest):
             self.assertEqual(files.read_hf(out), self.model)
             with open(f"{out}/config.json", encoding="utf-8") as file:
                 self.assertEqual(json.load(file), CONFIG)
+
+    def test_hub_reference_stays_in_its_folder(self):
+        """Only the first part of what refs/main says is a name."""
+        root = self.at("models--org--name")
+        self.write_hf("outside", {"w": tensor(self.rnd, "F32", 2)})
+        os.makedirs(f"{root}/snapshots")
+        os.makedirs(f"{root}/refs")
+        os.rename(self.at("blobs"), f"{root}/snapshots/0123")
+        for number, words in enumerate(["0123/../../../outside", "0123\n", "0123/"]):
+            with open(f"{root}/refs/main", "w", encoding="utf-8") as file:
+                file.write(words)
+            self.read_json("convert", root, self.at(f"out{number}"))
+            self.assertEqual(files.read_hf(self.at(f"out{number}")), self.model)
 
     def test_one_file_brings_what_belongs_to_it(self):
         self.convert("flat/model.safetensors", "out")
@@ -501,6 +527,19 @@ class Padding(SilentTest):
         self.assertTrue(self.read_json("verify", self.at("ranks"), self.at("out"), *padded)["same"])
         self.fails("ranks", "x", *self.options, "--padding", "some", words='padding "some": it is zero or any')
 
+    def test_padding_that_is_added_is_said(self):
+        padded = 'padded: 1 tensor by 28 rows or columns of zeros, as pad() in the rules says ("model.embed_tokens.weight")'
+        for form in ["rank-files", "torch"]:
+            options = ["--to", "tp=2", "--format", form, "--rules", self.rules]
+            self.assertIn(padded, self.notes("source", form, *options))
+            self.assertNotIn(padded, self.notes("source", "no " + form, "--no-pad", *options))
+        # A distributed checkpoint holds none.
+        self.assertNotIn(padded, self.notes("source", "dcp", "--to", "tp=2", "--rules", self.rules))
+        shapes = [files.read_rank(self.at(f"no rank-files/rank-0000{rank}-of-00002.safetensors"))[0]["model.embed_tokens.weight"][1] for rank in range(2)]
+        self.assertEqual(shapes, [(50, 4), (50, 4)])
+        self.convert("no rank-files", "back")
+        self.assertEqual(files.read_hf(self.at("back")), self.model)
+
     def test_a_size_that_is_not_known_is_said(self):
         notes = self.convert("ranks", "out", *self.options)["notes"]
         self.assertIn('the true size of 1 tensor is not known: padding stays, if there is some ("model.embed_tokens.weight")', notes)
@@ -518,6 +557,230 @@ class Padding(SilentTest):
             file.seek(begin + 63 * 16)
             file.write(b"x")
         self.fails("told", "x", words="beyond its size of 100 in dimension 0 is not zero")
+
+
+class WrongFrom(SilentTest):
+    """Plain rank files do not say how they were cut. A wrong --from makes a model of other shapes than config.json describes, or joins
+    what was replicated."""
+    def setUp(self):
+        super().setUp()
+        self.model = llama(self.rnd)
+        self.write_hf("source", self.model, CONFIG)
+        for mesh in ["tp=4", "fsdp=4", "tp=2,fsdp=2"]:
+            self.convert("source", "told " + mesh, "--to", mesh, "--format", "rank-files")
+            files.strip_rank_files(self.at("told " + mesh), self.at(mesh))
+            with open(self.at(mesh + "/config.json"), "w", encoding="utf-8") as file:
+                json.dump(CONFIG, file)
+
+    def test_the_right_one_is_compared_without_a_word(self):
+        for mesh in ["tp=4", "fsdp=4", "tp=2,fsdp=2"]:
+            notes = self.notes(mesh, "out " + mesh, "--from", mesh)
+            self.assertFalse([note for note in notes if "compared" in note or "warning" in note], notes)
+            self.assertEqual(files.read_hf(self.at("out " + mesh)), self.model)
+
+    def test_shapes_that_config_json_contradicts(self):
+        for source, mesh, words in [
+                ("tp=4", "fsdp=4", 'joined over fsdp=4, tensor "model.layers.0.input_layernorm.weight" is 128, but config.json says that its '
+                                   "dimension 0 is 32 ($hidden_size, llama:"),
+                ("fsdp=4", "tp=4", 'model.'), ("tp=2,fsdp=2", "fsdp=4", 'tensor "model.'), ("tp=2,fsdp=2", "tp=4", "model."),
+                ("tp=4", "dp=4", 'but config.json says that its dimension 0 is at least 100 ($vocab_size')]:
+            with self.subTest(source=source, mesh=mesh):
+                self.fails(source, "x", "--from", mesh, "--verify", words=words)
+                for command in ["inspect", "digest", "verify"]:
+                    self.check_fails([command, self.at(source), "--from", mesh], 1)
+        self.fails("tp=4", "x", "--from", "fsdp=4", words="of 19 tensors that config.json describes do not fit: correct the mesh, its rules or the number (--from MESH")
+        # The user's own rules are held to config.json, too.
+        rules = self.write_text("own.rules", "* S(0)@tp\n")
+        self.fails("tp=4", "x", "--from", "tp=4", "--rules", rules, words="do not fit")
+        # A model that is meant to differ.
+        self.fails("tp=4", "x", "--from", "tp=4", "--set", "intermediate_size=95", words="is 32x96, but config.json says that its dimension 1 is 95")
+
+    def test_other_families(self):
+        """Weights of GPT-2 are [in, out]; its sizes have other names."""
+        config = {"model_type": "gpt2", "n_embd": 16, "n_head": 4, "n_layer": 1, "vocab_size": 64}
+        shapes = {"wte.weight": (64, 16), "wpe.weight": (32, 16), "h.0.attn.c_attn.weight": (16, 48), "h.0.attn.c_attn.bias": (48,),
+                  "h.0.attn.c_proj.weight": (16, 16), "h.0.attn.c_proj.bias": (16,), "h.0.mlp.c_fc.weight": (16, 64), "h.0.ln_1.weight": (16,)}
+        model = {name: tensor(self.rnd, "F32", *shape) for name, shape in shapes.items()}
+        self.write_hf("gpt", model, config)
+        self.convert("gpt", "gpt told", "--to", "tp=2", "--format", "rank-files")
+        files.strip_rank_files(self.at("gpt told"), self.at("gpt ranks"))
+        self.write_text("gpt ranks/config.json", json.dumps(config))
+        self.convert("gpt ranks", "gpt out", "--from", "tp=2")
+        self.assertEqual(files.read_hf(self.at("gpt out")), model)
+        self.fails("gpt ranks", "x", "--from", "fsdp=2", words="($hidden_size, gpt2:")
+
+    def test_without_config_json(self):
+        os.unlink(self.at("tp=4/config.json"))
+        note = "shapes were not compared with config.json, which is missing or does not describe these tensors"
+        os.unlink(self.at("fsdp=4/config.json"))
+        self.assertIn(note, self.notes("fsdp=4", "fsdp", "--from", "fsdp=4"))
+        self.assertEqual(files.read_hf(self.at("fsdp")), self.model)
+        # What is set is compared.
+        options = ["--from", "tp=4", "--set", "head_dim=8", "--set", "num_key_value_heads=2"]
+        self.assertNotIn(note, self.notes("tp=4", "right", *options))
+        self.fails("fsdp=4", "x", "--from", "fsdp=4", "--set", "hidden_size=16", words="do not fit")
+        # What is the same on all ranks would be joined: said on standard error, whatever is printed.
+        for options in [[], ["--quiet"], ["--json"]]:
+            done = support.run("convert", self.at("tp=4"), self.at("wrong" + "".join(options)), "--from", "fsdp=4", *options)
+            self.assertEqual(done.returncode, 0)
+            self.assertRegex(done.stderr, r"\Areshard: warning: 3 tensors are joined over fsdp=4, but every rank holds the same "
+                                          r'\("model.layers.0.input_layernorm.weight" and others\): they may be replicated[^\n]*\n\Z')
+        self.assertIn("warning: 3 tensors are joined", support.run("inspect", self.at("tp=4"), "--from", "fsdp=4").stderr)
+
+    def test_equal_values_are_no_doubt(self):
+        """Norms of ones and biases of zeros are the same on all ranks, however they are cut."""
+        ones = ("F32", (64,), struct.pack("<f", 1) * 64)
+        self.write_hf("new", {"norm": ones, "bias": ("F32", (64,), bytes(256)), "w": tensor(self.rnd, "F32", 64)})
+        self.convert("new", "new told", "--to", "fsdp=4", "--format", "rank-files")
+        files.strip_rank_files(self.at("new told"), self.at("new ranks"))
+        self.convert("new ranks", "new out", "--from", "fsdp=4")  # nothing on standard error
+
+    def test_whole_models_are_compared(self):
+        self.write_hf("odd", self.model, {**CONFIG, "hidden_size": 64})
+        done = support.run("convert", self.at("odd"), self.at("out"), "--quiet")
+        self.assertEqual(done.returncode, 0)
+        self.assertRegex(done.stderr, r'\Areshard: warning: tensor "lm_head.weight" is 100x32, but config.json says that its dimension 1 is 64 '
+                                      r"\(\$hidden_size, llama:\d+\); \d+ of 19 tensors that config.json describes do not fit\n\Z")
+        self.assertEqual(self.notes("odd", "set", "--set", "hidden_size=32"), ['copied along: 1 file ("config.json")'])
+
+
+class Meanwhile(SilentTest):
+    """What other programs do to source and output while a conversion is at work."""
+    PLACE = support.pick_memory(200 << 20)
+
+    def setUp(self):
+        super().setUp()
+        self.rules = self.write_text("r.rules", "* S(1)@tp\n")
+        self.write_hf("source", {f"t{i}": tensor(self.rnd, "F32", 700, 1000) for i in range(8)})
+
+    def interfere(self, action):
+        """Stops a conversion when some blocks are on record and others not, lets `action` happen, and goes on; what it says at its end."""
+        for _ in range(50):
+            running = subprocess.Popen([support.COMMAND, "convert", self.at("source"), self.at("out"), "--to", "tp=4", "--rules", self.rules, "--format",
+                                        "rank-files", "--journal-bytes", "512K", "--max-memory", "2M", "--threads", "2", "--quiet"],
+                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            recorded = b""
+            while b"\ndone " not in recorded and running.poll() is None:
+                try:
+                    with open(self.at("out.partial/.reshard-journal"), "rb") as file:
+                        recorded = file.read()
+                except FileNotFoundError:
+                    pass
+            running.send_signal(signal.SIGSTOP)
+            stopped = os.path.exists(self.at("out.partial/.reshard-journal"))
+            with contextlib.suppress(FileNotFoundError):
+                with open(self.at("out.partial/.reshard-journal"), "rb") as file:
+                    stopped = b"blocks done" not in file.read()
+            if stopped:
+                action()
+            running.send_signal(signal.SIGCONT)
+            _, errors = running.communicate(timeout=200)
+            if stopped:
+                return running.returncode, errors.decode()
+            shutil.rmtree(self.at("out"), ignore_errors=True)
+        return self.fail("no conversion could be stopped in time")
+
+    def test_a_source_that_is_rewritten_in_place(self):
+        """With its modification time put back, as rsync --inplace and tar do."""
+        path = self.at("source/model.safetensors")
+
+        def rewrite():
+            before = os.stat(path)
+            with open(path, "r+b") as file:
+                file.seek(-4096, os.SEEK_END)
+                file.write(bytes(4096))
+            os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+        code, errors = self.interfere(rewrite)
+        self.assertEqual(code, 1, errors)
+        self.assertIn("model.safetensors: changed while it was converted", errors)
+        self.assertFalse(os.path.exists(self.at("out")))
+
+    def test_an_output_that_is_truncated(self):
+        for number, (action, words) in enumerate([
+                (lambda path: os.truncate(path, 4096), "the output is wrong"),  # and grows again, with zeros in between
+                (lambda path: (os.unlink(path), self.write_text("out.partial/" + os.path.basename(path), "theirs")), "another program changed it while it was written")]):
+            with self.subTest(number=number):
+                code, errors = self.interfere(lambda: action(self.at("out.partial/rank-00001-of-00004.safetensors")))
+                self.assertEqual(code, 1, errors)
+                self.assertRegex(errors, words + "|another program changed it")
+                self.assertFalse(os.path.exists(self.at("out")))
+                shutil.rmtree(self.at("out.partial"))
+
+    def test_nothing_else_is_no_reason(self):
+        self.assertEqual(self.interfere(lambda: os.utime(self.at("source"))), (0, ""))
+
+
+class Unfinished(SilentTest):
+    """Files of a folder that is being written have their full sizes, and zeros where nothing was written yet."""
+    PLACE = support.pick_memory(200 << 20)
+    HEAD = "reshard conversion 3\n" + "0" * 32 + " 4096\nrun 0123456789abcdef\n"
+
+    def check_refused(self, path, words="is unfinished"):
+        whole = self.at("whole")
+        for arguments in [["verify", path], ["verify", whole, path], ["verify", path, whole], ["digest", path],
+                          ["convert", path, self.at("x")], ["plan", path, "--to", "fsdp=2"]]:
+            self.check_fails(arguments, 1, words)
+            self.assertFalse(os.path.exists(self.at("x")) or os.path.exists(self.at("x.partial")))
+        # --resume would not continue this one.
+        self.assertNotIn("--resume continues it", support.run("convert", path, self.at("x")).stderr)
+
+    def test_an_interrupted_conversion_is_no_source(self):
+        rules = self.write_text("r.rules", "* S(0)@tp\n")
+        self.write_hf("source", {f"t{i}": tensor(self.rnd, "F32", 700, 1000) for i in range(8)})
+        options = ["--to", "tp=4", "--rules", rules, "--journal-bytes", "512K", "--max-memory", "2M", "--threads", "2"]
+        self.convert("source", "whole", *options)
+        self.kill_after_a_record("convert", self.at("source"), self.at("out"), *options, target=self.at("out"))
+        for name in ["out.partial", "renamed"]:
+            if name == "renamed":
+                os.rename(self.at("out.partial"), self.at(name))
+            self.check_refused(self.at(name))
+            found = self.read_json("inspect", self.at(name))
+            self.assertRegex(found["notes"][0], r"^unfinished: the journal in .*" + name)
+            self.assertIn("unfinished", self.read_text("inspect", self.at(name)))
+        os.rename(self.at("renamed"), self.at("out.partial"))
+        self.convert("source", "out", "--resume", *options)
+        self.assertTrue(self.read_json("verify", self.at("whole"), self.at("out"))["same"])
+
+    def test_one_file_of_it_is_no_source(self):
+        self.write_hf("whole", {"a": tensor(self.rnd, "F32", 8)})
+        self.write_hf("out.partial", {"a": tensor(self.rnd, "F32", 8)})
+        self.write_text("out.partial/.reshard-journal", self.HEAD)
+        self.check_refused(self.at("out.partial/model.safetensors"))
+        self.assertIn("unfinished", self.read_json("inspect", self.at("out.partial/model.safetensors"))["notes"][0])
+
+    def test_a_journal_has_to_name_all_blocks(self):
+        self.write_hf("whole", {"a": tensor(self.rnd, "F32", 8)})
+        self.write_hf("out", {"a": tensor(self.rnd, "F32", 8)})
+        for lines in ["", "finished\n", "done 0 2\nfinished\n", "done 0 2\nblocks done 3\nfinished\n", "done 0 2\nfinished\nblocks done 2\n",
+                      "done 0 2\nblocks done 2\n", "done 0 2\nblocks done 2\nfinished"]:
+            with self.subTest(lines=lines):
+                self.write_text("out/.reshard-journal", self.HEAD + lines)
+                self.check_refused(self.at("out"))
+        for text in ["", "theirs\n", "reshard conversion 2\n" + "0" * 32 + " 4096\nfinished\n"]:
+            self.write_text("out/.reshard-journal", text)
+            self.check_refused(self.at("out"), "has a journal that this release of reshard did not write")
+            self.assertIn("unfinished", self.read_json("inspect", self.at("out"))["notes"][0])
+        # Only the removal of the journal is missing.
+        self.write_text("out/.reshard-journal", self.HEAD + "done 0 2\nblocks done 2\nfinished\n")
+        self.assertEqual(self.read_json("inspect", self.at("out"))["notes"], [])
+        self.convert("out", "again")
+        self.assertEqual(files.read_hf(self.at("again")), files.read_hf(self.at("out")))
+
+    def test_resuming_does_not_believe_it_either(self):
+        """A journal of the right conversion that calls itself finished and names one block too few, or none of so many."""
+        model = {f"t{i}": tensor(self.rnd, "F32", 700, 1000) for i in range(8)}
+        rules = self.write_text("r.rules", "* S(0)@tp\n")
+        self.write_hf("source", model)
+        options = ["--to", "tp=4", "--rules", rules, "--journal-bytes", "512K", "--max-memory", "2M", "--threads", "2"]
+        self.kill_after_a_record("convert", self.at("source"), self.at("out"), *options, target=self.at("out"))
+        with open(self.at("out.partial/.reshard-journal"), encoding="utf-8") as file:
+            journal = file.read()
+        done = sum(int(line.split()[2]) for line in journal.splitlines() if line.startswith("done"))
+        self.write_text("out.partial/.reshard-journal", journal + f"blocks done {done}\nfinished\n")
+        self.fails("source", "out", "--resume", *options, words="its journal says that it is finished, but not that block")
+        self.write_text("out.partial/.reshard-journal", journal + "finished\n")
+        self.convert("source", "out", "--resume", *options)
+        self.assertEqual(files.read_dcp(self.at("out")), model)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import itertools
 import json
 import os
 import random
+import shutil
 import struct
 import sys
 import zlib
@@ -125,6 +126,24 @@ class Files(TorchTest):
         torch_files.write(self.at("one.bin"), torch_files.tensor(w))
         self.compare("one.bin", {"one": w})
 
+    def test_python_2(self):
+        """An OrderedDict was a call with its pairs, in lists of two; attributes followed. Of equal keys, the last counts."""
+        rnd = random.Random(SEED)
+        w, v, u = (tensor(rnd, "F32", 3, 2) for _ in range(3))
+        def old(listed, **how):
+            return Call(Global("collections", "OrderedDict"), ([[key, value] for key, value in listed],), **how)
+        def some(array):
+            return torch_files.tensor(array)
+        inner = old([("x", some(v)), ("n", 3)])
+        root = old([("a.w", some(u)), ("in", inner), ("a.w", some(w)), ("again", inner)], state={"_metadata": old([("", 1)])}, pairs={"late": some(u)})
+        model = {"a.w": w, "in.x": v, "again.x": v, "late": u}
+        for name, legacy in (("new.pt", False), ("old.pth", True)):
+            torch_files.write(self.at(name), root, legacy=legacy)
+            self.compare(name, model)
+        self.assertEqual(self.read_json("inspect", self.at("new.pt"))["notes"], ['left out: attributes of containers of tensors: "_metadata" (versions of modules)'])
+        torch_files.write(self.at("three.pt"), {"odd": Call(Global("collections", "OrderedDict"), ([["a", some(w), 1]],))})
+        self.compare("three.pt", {"odd.arguments.0.0.1": w})
+
     def test_folder(self):
         """Several files: the first step is the file."""
         rnd = random.Random(SEED)
@@ -191,24 +210,75 @@ class Files(TorchTest):
             file.write(damaged)
         self.fails("z.pt", "out", words="z.pt", left=["out.partial"])
 
+    def damage(self, name, data, at):
+        damaged = bytearray(data)
+        damaged[at] ^= 4
+        torch_files.write_bytes(self.at(name), bytes(damaged))
+        return bytes(damaged)
+
     def test_crcs(self):
-        """Told of when --verify is given, before anything is written; torch itself does not look. 0 means that there is none."""
+        """torch itself does not look at them. verify and digest look at all, and conversions at those of what they read whole. 0 means that there is
+        none."""
         rnd = random.Random(SEED)
-        model = {"w": tensor(rnd, "F32", 40, 30), "v": tensor(rnd, "F32", 4)}
+        model = {"w": tensor(rnd, "F32", 400, 300), "v": tensor(rnd, "F32", 4)}
         whole = torch_files.pack({name: torch_files.tensor(array) for name, array in model.items()})
         at = whole.index(model["w"][2])
-        damaged = bytearray(whole)
-        damaged[at + 17] ^= 4
-        for name, data in (("good.pt", whole), ("bad.pt", bytes(damaged))):
-            with open(self.at(name), "wb") as file:
-                file.write(data)
-        self.convert("good.pt", "good", "--verify")
-        self.convert("bad.pt", "unseen")
-        self.fails("bad.pt", "out", "--verify", words=f"bad.pt: the CRC of 4800 bytes from byte {at} on is wrong: the data are damaged")
-        crc = struct.pack("<I", zlib.crc32(model["w"][2]))
-        with open(self.at("bad.pt"), "wb") as file:
-            file.write(bytes(damaged).replace(crc, bytes(4)))
+        torch_files.write_bytes(self.at("good.pt"), whole)
+        damaged = self.damage("bad.pt", whole, at + 17)
+        words = f"bad.pt: the CRC of 480000 bytes from byte {at} on is wrong: the data are damaged"
+        self.assertEqual(self.convert("good.pt", "good", "--verify")["crcs_unchecked"], 0)
+        self.assertEqual(self.convert("good.pt", "passed")["crcs_unchecked"], 0)
+        self.assertIn("whole", self.read_text("verify", self.at("good.pt")))
+        self.fails("bad.pt", "out", "--verify", words=words)
+        self.fails("bad.pt", "late", words=words, left=["late.partial"])
+        self.fails("bad.pt", "late", "--resume", words=words)
+        self.fails("bad.pt", "parts", "--to", "fsdp=3", "--rules", "fsdp", "--max-memory", "1M", "--threads", "1", words=words, left=["parts.partial"])
+        for command in (["verify", self.at("bad.pt")], ["digest", self.at("bad.pt")], ["verify", self.at("good.pt"), self.at("bad.pt")],
+                        ["verify", self.at("bad.pt"), self.at("good.pt"), "--digest"]):
+            self.check_fails(command, 1, words)
+        torch_files.write_bytes(self.at("bad.pt"), damaged.replace(struct.pack("<I", zlib.crc32(model["w"][2])), bytes(4)))
         self.convert("bad.pt", "none", "--verify")
+        self.read_text("verify", self.at("bad.pt"))
+
+    def test_crcs_of_what_was_done_before(self):
+        """A resumed conversion reads again what an earlier run did, so that damage cannot slip through by resuming."""
+        big = tensor(random.Random(SEED), "U8", 24, 1 << 20)
+        whole = torch_files.pack({"w": torch_files.tensor(big)})
+        self.damage("bad.pt", whole, whole.index(big[2]) + 5)
+        options = ["--journal-bytes", "256K", "--max-memory", "2M", "--threads", "1"]
+        self.fails("bad.pt", "out", *options, words="the data are damaged", left=["out.partial"])
+        self.fails("bad.pt", "out", "--resume", *options, words="the data are damaged")
+
+    def test_crcs_that_are_not_looked_at(self):
+        """A member that is left out, or read in pieces, or twice: said, if it is long; and verify looks at it all the same."""
+        rnd = random.Random(SEED)
+        shared, wide = Storage("U8", rnd.randbytes(300000)), Storage("U8", rnd.randbytes(250000))
+        value = {"a": View(shared, 0, (300000,), (1,)), "again": View(shared, 0, (300000,), (1,)), "part": View(shared, 5, (100,), (1,)),
+                 "w": View(wide, 0, (500, 500), (1, 500)), "small": torch_files.tensor(("U8", (3,), b"abc"))}
+        whole = torch_files.pack(value)
+        torch_files.write_bytes(self.at("m.pt"), whole)
+        self.assertEqual(self.convert("m.pt", "all")["crcs_unchecked"], 1)
+        self.assertEqual(self.convert("m.pt", "some", "--exclude", "a", "--exclude", "again")["crcs_unchecked"], 2)
+        self.assertIn("note: 1 checksum in the source was not looked at; --verify looks at all\n", self.read_text("convert", self.at("m.pt"), self.at("text")))
+        places = {"a": whole.index(shared.data), "w": whole.index(wide.data), "small": whole.index(b"abc"), "version": whole.index(b"3\n")}
+        for name, at in places.items():
+            self.damage("bad.pt", whole, at + 1)
+            self.check_fails(["verify", self.at("bad.pt")], 1, "the data are damaged")
+            self.check_fails(["digest", self.at("bad.pt")], 1, "the data are damaged")
+            if name != "w":
+                self.fails("bad.pt", "out", words="the data are damaged", left=["out.partial"])
+                shutil.rmtree(self.at("out.partial"))
+
+    def test_no_tensors(self):
+        """Nothing to convert is an error; values are something where the format keeps them."""
+        torch_files.write(self.at("values.pt"), {"step": 3})
+        torch_files.write(self.at("empty.pt"), {})
+        files.write(self.at("in/none.safetensors"), {}, {"format": "pt"})
+        for source in ("values.pt", "empty.pt", "in/none.safetensors"):
+            for options in ([], ["--quiet"], ["--to", "fsdp=2", "--rules", "fsdp"]):
+                self.fails(source, "out", *options, words=f"{source}: holds no tensor, so there is nothing to convert")
+        self.fails("empty.pt", "out", "--format", "torch", words="holds no tensor")
+        self.assertEqual(self.convert("values.pt", "kept", "--format", "torch")["notes"], [])
 
     def test_complex128(self):
         """It is read and digested; safetensors has no such dtype, which is said of the tensor before anything is written."""
@@ -268,9 +338,23 @@ class Files(TorchTest):
         """Names of functions stay names; graphs that explode are refused, or cost their size only."""
         torch_files.write(self.at("call.pt"), {"w": torch_files.tensor(("U8", (1,), b"x")),
                                                "x": Call(Global("os", "system"), (f"touch {self.at('ran')}",))})
-        notes = self.read_json("inspect", self.at("call.pt"))["notes"]
-        self.assertTrue(any("os.system" in note and "neither looked up nor run" in note for note in notes), notes)
+        line = "call.pt: Python would call os.system to load it; reshard calls nothing"
+        for command in (["inspect", self.at("call.pt"), "--json"], ["convert", self.at("call.pt"), self.at("quiet"), "--quiet"], ["verify", self.at("call.pt")],
+                        ["convert", self.at("call.pt"), self.at("out"), "--json"], ["digest", self.at("call.pt")]):
+            done = support.run(*command)
+            self.assertEqual((done.returncode, done.stderr), (0, f"reshard: warning: {line}\n"), command)
+            if "--json" in command:
+                found = json.loads(done.stdout)
+                self.assertEqual((found["warnings"], [note for note in found["notes"] if "os." in note]), ([line], []))
         self.assertFalse(os.path.exists(self.at("ran")))
+        # Called by INST, or through an attribute; and named without a call.
+        hidden = Call(Call(Global("__builtin__", "getattr"), (Global("os", "path"), "join")), ("a",))
+        torch_files.write(self.at("get.pt"), {"w": torch_files.tensor(("U8", (1,), b"x")), "x": hidden, "y": Call(Global("some.thing", "Kind"), new=True)})
+        done = support.run("inspect", self.at("get.pt"), "--json")
+        self.assertEqual(done.stderr, "reshard: warning: get.pt: Python would call os.path to load it; reshard calls nothing\n")
+        self.assertEqual(json.loads(done.stdout)["notes"], ["get.pt: names 1 Python object that tensors do not need, neither looked up nor run: some.thing.Kind"])
+        torch_files.write_bytes(self.at("inst.pt"), torch_files.pack_parts(b"(S'true'\nios\nsystem\n.", []))
+        self.assertIn("Python would call os.system", support.run("inspect", self.at("inst.pt")).stderr)
         for leaf, words in ((1, None), (torch_files.tensor(("U8", (1,), b"x")), "shared so often")):
             value = {"w": torch_files.tensor(("U8", (1,), b"x")), "x": leaf}
             for _ in range(64):
@@ -296,7 +380,7 @@ class Ranks(TorchTest):
             begin[d], end[d] = begin[d] + a, begin[d] + b
         return begin, [b - a for a, b in zip(begin, end)]
 
-    def write_ranks(self, folder, model, sizes, cuts_of, text_of, how="array", name="model_world_size_{w}_rank_{r}.pt", order_of=None):
+    def write_ranks(self, folder, model, sizes, cuts_of, text_of, name="model_world_size_{w}_rank_{r}.pt"):
         """One file a rank; cuts_of(name): the cuts in order; text_of(name): the placements as PyTorch writes them."""
         world = 1
         for n in sizes:
@@ -304,14 +388,13 @@ class Ranks(TorchTest):
         ranks = list(range(world))
         strides = torch_files.dense(sizes)
         for rank in ranks:
-            the_mesh = (torch_files.mesh(ranks, tuple(sizes)) if how == "array" else
-                        torch_files.mesh_layout(ranks, tuple(sizes), strides))
+            the_mesh = torch_files.mesh(ranks, tuple(sizes))
             coordinate = [rank // s % n for s, n in zip(strides, sizes)]
             state = {}
             for key, (dtype, shape, values) in model.items():
                 offset, size = self.box_of(shape, sizes, coordinate, cuts_of(key))
                 local = (dtype, tuple(size), files.cut((dtype, shape, values), offset, size))
-                state[key] = torch_files.dtensor(local, shape, the_mesh, text_of(key), order=order_of(key) if order_of else None)
+                state[key] = torch_files.dtensor(local, shape, the_mesh, text_of(key))
             state["buffer"] = torch_files.tensor(("U8", (3,), b"abc"))
             torch_files.write(f"{self.at(folder)}/{name.format(w=world, r=rank)}", state)
         return {**model, "buffer": ("U8", (3,), b"abc")}
@@ -321,46 +404,26 @@ class Ranks(TorchTest):
                 for i in range(6)}
 
     def test_meshes(self):
-        """One to three axes, both spellings of meshes, uneven cuts, replicas."""
+        """One to three axes, uneven cuts, replicas; other spellings of meshes are in test_torch_meshes.py."""
         rnd = random.Random(SEED)
         for case, sizes in enumerate([(4,), (2, 2), (2, 3), (2, 2, 2), (1, 3)]):
-            for how in ("array", "layout"):
-                model = self.draw_model(rnd)
-                texts = {name: [rnd.choice(["S0", "S1", "R"]) for _ in sizes] for name in model}
-                cuts = {name: [(axis, int(text[1])) for axis, text in enumerate(texts[name]) if text != "R"] for name in model}
-                whole = self.write_ranks(f"{how}{case}", model, sizes, cuts.get, texts.get, how)
-                self.compare(f"{how}{case}", whole)
+            model = self.draw_model(rnd)
+            texts = {name: [rnd.choice(["S0", "S1", "R"]) for _ in sizes] for name in model}
+            cuts = {name: [(axis, int(text[1])) for axis, text in enumerate(texts[name]) if text != "R"] for name in model}
+            whole = self.write_ranks(f"array{case}", model, sizes, cuts.get, texts.get)
+            self.compare(f"array{case}", whole)
 
     def test_strided(self):
-        """FSDP over what tensor parallelism has cut: _StridedShard, and the order as PyTorch 2.9 writes it."""
+        """FSDP over what tensor parallelism has cut: _StridedShard."""
         rnd = random.Random(SEED)
         model = self.draw_model(rnd)
         tp_first = lambda name: [(1, 0), (0, 0)]
         whole = self.write_ranks("strided", model, (2, 3), tp_first, lambda name: ["S0*3", "S0"])
         self.compare("strided", whole)
-        whole = self.write_ranks("order", model, (2, 3), tp_first, lambda name: ["S0", "S0"], order_of=lambda name: [(0, (1, 0))])
-        self.compare("order", whole)
         whole = self.write_ranks("three", model, (2, 2, 2), lambda name: [(2, 0), (1, 0), (0, 0)], lambda name: ["S0*4", "S0*2", "S0"])
         self.compare("three", whole)
         self.write_ranks("odd", model, (2, 3), tp_first, lambda name: ["S0*2", "S0"])
-        self.check_fails(["inspect", self.at("odd")], 1, "a split factor of 2, but the axes behind that one cut into 3")
-
-    def test_a_mesh_with_more_ranks_than_can_be_counted(self):
-        local = tensor(random.Random(SEED), "F32", 7, 3)
-        vast = torch_files.mesh_layout([0], (2,) + (1 << 24,) * 3, (0,) * 4)
-        torch_files.write(self.at("vast/rank0.pt"), {"w": torch_files.dtensor(local, (7, 3), vast, [f"S0*{1 << 60}", "S0", "S0", "S0"])})
-        self.check_fails(["inspect", self.at("vast")], 1, "its mesh has more ranks than can be counted")
-
-    def test_sub_mesh(self):
-        """A part of a larger mesh: each row of the root has its own ranks, and they hold replicas."""
-        rnd = random.Random(SEED)
-        w = tensor(rnd, "F32", 7, 3)
-        for rank in range(6):
-            begin, end = torch_files.chunk(7, 3, rank % 3)
-            local = ("F32", (end - begin, 3), files.cut(w, [begin, 0], [end - begin, 3]))
-            sub = torch_files.mesh_layout(list(range(6)), (3,), (1,))
-            torch_files.write(self.at(f"sub/rank{rank}.pt"), {"w": torch_files.dtensor(local, (7, 3), sub, ["S0"])})
-        self.compare("sub", {"w": w})
+        self.check_fails(["digest", self.at("odd")], 1, "a split factor of 2, but the axes behind that one cut into 3")
 
     def test_sharded_tensors(self):
         rnd = random.Random(SEED)
@@ -378,7 +441,7 @@ class Ranks(TorchTest):
                                    "v": torch_files.sharded(two, (3,), "I64", rank, 4, new)})
             self.compare(f"s{new}", {"w": w, "v": v})
         os.unlink(self.at("sFalse/model.rank_0.pth"))
-        self.check_fails(["inspect", self.at("sFalse")], 1, "model files of ranks 0 are missing")
+        self.check_fails(["inspect", self.at("sFalse")], 1, "the model file of rank 0 is missing")
 
     def test_groups(self):
         """verl's folder: the model, its optimizer, and what each rank keeps for itself."""
@@ -431,7 +494,7 @@ class Ranks(TorchTest):
         model = self.draw_model(rnd)
         whole = self.write_ranks("w", model, (4,), lambda name: [(0, 0)], lambda name: ["S0"])
         os.rename(self.at("w/model_world_size_4_rank_2.pt"), self.at("hidden"))
-        self.check_fails(["inspect", self.at("w")], 1, "model files of ranks 2 are missing")
+        self.check_fails(["inspect", self.at("w")], 1, "the model file of rank 2 is missing")
         os.rename(self.at("hidden"), self.at("w/model_world_size_4_rank_2.pt"))
         self.compare("w", whole)
         os.rename(self.at("w/model_world_size_4_rank_2.pt"), self.at("w/model_world_size_4_rank_7.pt"))
@@ -439,7 +502,7 @@ class Ranks(TorchTest):
         self.write_ranks("replicas", model, (2, 2), lambda name: [(1, 0)], lambda name: ["R", "S0"])
         os.unlink(self.at("replicas/model_world_size_4_rank_3.pt"))
         notes = self.read_json("inspect", self.at("replicas"))["notes"]
-        self.assertEqual(notes, ["model files of ranks 3 are missing; the others hold all of every tensor"])
+        self.assertEqual(notes, ["the model file of rank 3 is missing; the others hold all of every tensor"])
         for rank, byte in ((0, b"a"), (1, b"b")):
             torch_files.write(self.at(f"differ/rank{rank}.pt"), {"w": torch_files.dtensor(("U8", (1,), byte), (1,), torch_files.mesh([0, 1]), ["R"])})
             torch_files.write(self.at(f"partial/rank{rank}.pt"), {"w": torch_files.dtensor(("U8", (1,), byte), (1,), torch_files.mesh([0, 1]), ["P"])})
@@ -449,7 +512,8 @@ class Ranks(TorchTest):
             torch_files.write(self.at(f"shape/rank{rank}.pt"), {"w": torch_files.dtensor(("U8", (2,), byte * 2), (3,), torch_files.mesh([0, 1]), ["S0"])})
         self.check_fails(["convert", self.at("differ"), self.at("out")], 1, 'tensor "w"')
         self.check_fails(["inspect", self.at("partial")], 1, "it is Partial")
-        self.check_fails(["inspect", self.at("flat")], 1, "a flat parameter of FSDP1")
+        self.check_fails(["convert", self.at("flat"), self.at("out")], 1, "a flat parameter of FSDP1")
+        self.assertEqual([t["name"] for t in self.read_json("inspect", self.at("flat"))["unreadable"]], ["_flat_param"])
         self.check_fails(["inspect", self.at("plain")], 1, "nothing in them says how they were split")
         self.check_fails(["inspect", self.at("shape")], 1, "its placements give this rank 1 of it, but the file holds 2")
 

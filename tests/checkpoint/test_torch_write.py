@@ -81,15 +81,25 @@ class Written(TorchTest):
         found = torch_files.load(self.at("e/model.pt"))["model"]
         self.assertEqual({name: part.whole() for name, part in found.items()}, {"new.a": w, "new.b": w})
 
+    def test_lists_that_lose_something(self):
+        """What is left keeps its numbers, as keys of a dict; a list that only loses its end stays one."""
+        rnd = random.Random(SEED)
+        arrays = [tensor(rnd, "F32", 2) for _ in range(3)]
+        torch_files.write(self.at("a.pt"), {"l": [torch_files.tensor(array) for array in arrays]})
+        for i, wanted in enumerate([{1: arrays[1], 2: arrays[2]}, {0: arrays[0], 2: arrays[2]}, arrays[:2]]):
+            self.convert("a.pt", f"less{i}", "--format", "torch", "--exclude", f"l.{i}")
+            self.check(self.at(f"less{i}/model.pt"), {"l": wanted})
+
     def test_pairs_as_arguments(self):
-        """Python 2 pickled an OrderedDict as a call with its pairs. As a value that stays behind, and is not written without them."""
+        """Python 2 pickled an OrderedDict as a call with its pairs. What else is called with them stays behind."""
         pairs = Call(Global("collections", "OrderedDict"), ([["lr", 0.5], ["steps", 7]],))
         w = torch_files.tensor(("U8", (1,), b"w"))
-        torch_files.write(self.at("old.pt"), {"w": w, "hyper": pairs, "new": torch_files.ordered({"lr": 0.5})})
+        other = Call(Global("collections", "OrderedDict"), ([["lr", 0.5, 1]],))
+        torch_files.write(self.at("old.pt"), {"w": w, "hyper": pairs, "other": other, "new": torch_files.ordered({"lr": 0.5})})
         for format, options in (("torch", []), ("torch-ranks", ["--to", "fsdp=2", "--rules", "fsdp"]), ("dcp", ["--to", "fsdp=2", "--rules", "fsdp"])):
             done = self.convert("old.pt", format, "--format", "torch" if format == "torch-ranks" else format, *options)
-            self.assertEqual(done["notes"][:1], [f"the format {format} cannot hold 1 value, which stays behind: hyper"])
-        self.check(self.at("torch/model.pt"), {"w": ("U8", (1,), b"w"), "new": {"lr": 0.5}})
+            self.assertEqual(done["notes"][:1], [f"the format {format} cannot hold 1 value, which stays behind: other"])
+        self.check(self.at("torch/model.pt"), {"w": ("U8", (1,), b"w"), "hyper": {"lr": 0.5, "steps": 7}, "new": {"lr": 0.5}})
 
     def test_values_alone(self):
         """A file without tensors: what it holds is carried, and named where it cannot be."""
@@ -103,8 +113,24 @@ class Written(TorchTest):
                 self.assertEqual(self.convert(f"{name}.pt", f"{name}-dcp", "--format", "dcp", "--to", "fsdp=2")["notes"], [])
         self.convert("dict-dcp", "back", "--format", "torch")
         self.check(self.at("back/model.pt"), value)
-        self.assertEqual(self.convert("dict.pt", "hf")["notes"],
-                         ["the format hf cannot hold 2 values, which stay behind: step, groups"])
+        self.fails("dict.pt", "hf", words="dict.pt: holds no tensor, so there is nothing to convert; the formats torch and dcp keep other values")
+
+    def test_what_is_tied_and_what_is_not(self):
+        """Only the same elements in the same order, written in the same dtype, share their bytes."""
+        rnd = random.Random(SEED)
+        square = tensor(rnd, "F32", 3, 3)
+        turned = ("F32", (3, 3), b"".join(square[2][4 * (3 * j + i):][:4] for i in range(3) for j in range(3)))
+        storage = torch_files.Storage("F32", square[2])
+        views = {name: torch_files.View(storage, 0, (3, 3), strides)
+                 for name, strides in (("a", (3, 1)), ("b", (3, 1)), ("t", (1, 3)))}
+        torch_files.write(self.at("square.pt"), views)
+        self.convert("square.pt", "same", "--format", "torch")
+        self.check(self.at("same/model.pt"), {"a": square, "b": square, "t": turned})
+        found = torch_files.load(self.at("same/model.pt"))
+        self.assertEqual(found["a"].key, found["b"].key)
+        self.convert("square.pt", "cast", "--format", "torch", "--dtype", "b=f64")
+        wide = ("F64", (3, 3), struct.pack("<9d", *struct.unpack("<9f", square[2])))
+        self.check(self.at("cast/model.pt"), {"a": square, "b": wide, "t": turned})
 
     def test_model_alone(self):
         """hf takes the model and says what stays behind."""
@@ -255,12 +281,24 @@ class Written(TorchTest):
             torch_files.write(self.at(f"{folder}/{name.format(3)}"), {"w": torch_files.dtensor(("F32", (1,), bytes(4)), (2,), torch_files.mesh([0, 1]), ["S0"])})
             self.check_fails(["inspect", self.at(folder), "--from", "tp=12", "--rules", self.at("r.rules")], 1, "is a DTensor, which says itself how it is split")
 
+    def test_columns_of_plain_ranks(self):
+        """A rank has columns of several parts, in a tensor that is stored column by column."""
+        rnd = random.Random(SEED)
+        w = tensor(rnd, "F32", 3, 10)
+        self.write_text("r.rules", "w S(1; 4,6)@tp\n")
+        for rank in range(2):
+            columns = [*range(2 * rank, 2 * rank + 2), *range(4 + 3 * rank, 7 + 3 * rank)]
+            stored = b"".join(w[2][4 * (10 * i + j):][:4] for j in columns for i in range(3))
+            torch_files.write(self.at(f"ranks/rank_{rank}.pt"), {"w": torch_files.View(torch_files.Storage("F32", stored), 0, (3, 5), (1, 3))})
+        self.convert("ranks", "hf", "--from", "tp=2", "--from-rules", self.at("r.rules"))
+        self.assertEqual(files.read_hf(self.at("hf")), {"w": w})
+
     def test_interrupted(self):
         """CRCs are right when some blocks were written by an earlier run, in small blocks by several threads."""
         rnd = random.Random(SEED)
         model = {f"w{i}": tensor(rnd, "F32", 512, 700) for i in range(16)}
         self.write_hf("m", model)
-        options = ["convert", self.at("m"), self.at("out"), "--format", "torch", "--max-memory", "1M", "--journal-bytes", "1M",
+        options = ["convert", self.at("m"), self.at("out"), "--format", "torch", "--max-memory", "2M", "--journal-bytes", "1M",
                    "--threads", "2"]
         self.kill_after_a_record(*options, target=self.at("out"))
         self.assertGreater(self.read_json(*options, "--resume")["bytes_resumed"], 0)

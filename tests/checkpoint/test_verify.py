@@ -20,6 +20,7 @@ from support import CommandTest, main, run  # noqa: E402
 SEED = int(os.environ.get("RESHARD_TEST_SEED", "1"), 0)
 SCALE = float(os.environ.get("RESHARD_TEST_SCALE", "1"))
 NASTY = "a\x1b[31m\nb\u009bc\u202egpj.\u2066d\u200be\u2028f\U000e0041"
+AS_PATTERN = r"a\x1b[31m\x0ab\xc2\x9bc\xe2\x80\xaegpj.\xe2\x81\xa6d\xe2\x80\x8be\xe2\x80\xa8f\xf3\xa0\x81\x81"  # by bytes, as rules read them
 SHOWN = r"a\x1b[31m\x0ab\u009bc\u202egpj.\u2066d\u200be\u2028f\U000e0041"
 
 
@@ -219,6 +220,30 @@ class VerifyTest(CommandTest):
         self.check_fails(["verify", self.at("a.safetensors"), self.at("b.safetensors"), "--dtype", "bf16", "--digest"], 1,
                          "compare bytes")
 
+    def test_copies_that_differ_late(self):
+        """The first element that differs is told wherever it is in a large tensor."""
+        rules = self.write_rules("* R\n")
+        data = self.numbers.randbytes(900 * 1000)
+        files.write(self.at("wide/model.safetensors"), {"t": ("U8", (900, 1000), data)})
+        self.read_text("convert", self.at("wide"), self.at("replicas"), "--to", "dp=2", "--format", "rank-files", "--rules", rules)
+        name = sorted(name for name in os.listdir(self.at("replicas")) if name.endswith(".safetensors"))[-1]
+        for place in (899999, 524288 + 7, 262144, 262143):
+            with open(self.at(f"replicas/{name}"), "r+b") as file:
+                file.seek(place - len(data), os.SEEK_END)
+                file.write(bytes([data[place] ^ 1]))
+            self.check_fails(["verify", self.at("replicas")], 1, f"first at element [{place // 1000}, {place % 1000}]")
+
+    def test_shapes_that_begin_alike(self):
+        """And hold as many elements."""
+        data = floats(self.numbers, 6)
+        shapes = [(6,), (6, 1), (6, 1, 1), (1, 6), (2, 3), (2, 3, 1), (3, 2)]
+        for i, shape in enumerate(shapes):
+            files.write(self.at(f"{i}.safetensors"), {"t": ("F32", shape, data)})
+        for i in range(len(shapes)):
+            for k in range(len(shapes)):
+                found = self.compare(f"{i}.safetensors", f"{k}.safetensors")
+                self.assertEqual((found["same"], found["shape"]), (i == k, [] if i == k else ["t"]), (shapes[i], shapes[k]))
+
     def test_dropped(self):
         model = self.make_source()
         files.write(self.at("less/model.safetensors"), {name: model[name] for name in model if name != "counts"})
@@ -315,7 +340,7 @@ class VerifyTest(CommandTest):
                                  (1, "verify", self.at("a.safetensors"), self.at("b.safetensors"))]:
             done = run(*arguments)
             self.assertEqual(done.returncode, code, done.stderr)
-            self.assertRegex(done.stdout, r"(?m)^ *n{150,300}\.\.\.  ")
+            self.assertRegex(done.stdout, r"(?m)^ *n{150,300}\.\.\.(  |$)")
             self.assertRegex(done.stdout, r"(?m)^ *d .*(1x){80,299}[1x]?\.\.\.( |$)")
 
     def test_names_cannot_speak_to_the_terminal(self):
@@ -328,6 +353,8 @@ class VerifyTest(CommandTest):
         files.write(os.path.join(self.at(NASTY), "1.safetensors"), {NASTY: ("U8", (1,), b"x")})
         files.write(os.path.join(self.at(NASTY), "2.safetensors"), {NASTY: ("U8", (1,), b"x")})
         for code, *arguments in [(0, "inspect", self.at("a.safetensors")), (0, "digest", self.at("a.safetensors")),
+                                 (0, "inspect", self.at("a.safetensors"), "--draw", NASTY), (0, "plan", self.at("a.safetensors"), "--tensors"),
+                                 (1, "plan", self.at("a.safetensors"), "--to", "tp=2", "--rules", "llama"), (0, "rules", "--for", self.at("a.safetensors")),
                                  (1, "verify", self.at("a.safetensors"), self.at("b.safetensors")),
                                  (1, "inspect", self.at("c.safetensors")), (1, "inspect", self.at(NASTY)),
                                  (0, "verify", os.path.join(self.at(NASTY), "1.safetensors")),
@@ -337,13 +364,19 @@ class VerifyTest(CommandTest):
             self.assertEqual(done.returncode, code, (arguments, done.stderr))
             text = done.stdout + done.stderr
             if arguments[0] != "layout":  # which shows what can be part of a spec, and question marks
-                self.assertIn(SHOWN, text, arguments)
+                self.assertIn(AS_PATTERN if "llama" in arguments or "rules" in arguments else SHOWN, text, arguments)
             for mark in set(NASTY) - set("a[31m\nbcgpj.def"):
                 self.assertNotIn(mark, text, arguments)
             self.assertNotIn("\nb", text, arguments)
         text = self.read_text("inspect", self.at("a.safetensors"), "--json")
         self.assertTrue(text.isascii())
         self.assertEqual([tensor["name"] for tensor in json.loads(text)["tensors"]], [NASTY, "x"])
+        self.read_text("inspect", self.at("a.safetensors"), "--draw", NASTY, "--svg", self.at("a.svg"))
+        self.read_text("plan", self.at("a.safetensors"), "--to", "fsdp=2", "--html", self.at("a.html"))
+        for name in ("a.svg", "a.html"):
+            with open(self.at(name), encoding="utf-8") as file:
+                text = file.read()
+            self.assertEqual([mark for mark in set(NASTY) - set("a[31m\nbcgpj.def") if mark in text], [], name)
 
 
 if __name__ == "__main__":

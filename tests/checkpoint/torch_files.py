@@ -169,15 +169,21 @@ class Pickler:
         return bytes(self.out + b".")
 
 
-def pack(value, folder="archive", byteorder="little", compress=False):
+def pack(value, **how):
     """The bytes of a zip file."""
-    pickler, stream = Pickler(), io.BytesIO()
+    pickler = Pickler()
     data = pickler.dump(value)
+    return pack_parts(data, pickler.storages, **how)
+
+
+def pack_parts(data, storages, folder="archive", byteorder="little", compress=False):
+    """A pickle and the storages that it refers to."""
+    stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED if compress else zipfile.ZIP_STORED) as file:
         file.writestr(folder + "/data.pkl", data)
         if byteorder:
             file.writestr(folder + "/byteorder", byteorder)
-        for i, storage in enumerate(pickler.storages):
+        for i, storage in enumerate(storages):
             file.writestr("%s/data/%d" % (folder, i), storage.data)
         file.writestr(folder + "/version", "3\n")
     return stream.getvalue()
@@ -198,11 +204,15 @@ def pack_legacy(value):
     return front
 
 
-def write(path, value, **how):
+def write_bytes(path, data):
     os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-    legacy = how.pop("legacy", False)
     with open(path, "wb") as file:
-        file.write(pack_legacy(value) if legacy else pack(value, **how))
+        file.write(data)
+
+
+def write(path, value, **how):
+    legacy = how.pop("legacy", False)
+    write_bytes(path, pack_legacy(value) if legacy else pack(value, **how))
 
 
 # ---- what PyTorch 2 has --------------------------------------------------------------------------------------------
@@ -216,17 +226,9 @@ def size(numbers):
 
 
 def mesh(ranks, shape=None, names=None):
-    """Before 2.9: an array of ranks."""
+    """As PyTorch 2.0 had it: an array of ranks. What later ones have is in torch_objects.py."""
     return Call(Global("torch.distributed.device_mesh", "DeviceMesh"), new=True,
                 state={"device_type": "cuda", "mesh": integers(ranks, shape), "mesh_dim_names": names})
-
-
-def mesh_layout(ranks, shape, stride, names=None):
-    """From 2.9 on: the ranks of the root in a row, and the axes' sizes and strides in it."""
-    layout = Call(Global("torch.distributed._mesh_layout", "_MeshLayout"), (shape, stride), new=True)
-    return Call(Global("torch.distributed.device_mesh", "DeviceMesh"), new=True,
-                state={"_device_type": "cuda", "_rank_map": integers(ranks), "_layout": layout,
-                       "_mesh_dim_names": names})
 
 
 def placement(text, module="torch.distributed.tensor.placement_types"):
@@ -241,15 +243,12 @@ def placement(text, module="torch.distributed.tensor.placement_types"):
     return Call(Global(module, "Shard"), new=True, state={"dim": int(dim)})
 
 
-def dtensor(local, shape, the_mesh, placements, module="torch.distributed.tensor", order=None):
+def dtensor(local, shape, the_mesh, placements, module="torch.distributed.tensor"):
     kind = Global(module, "DTensor")
     local = local if isinstance(local, View) else tensor(local)
     state = {"mesh": the_mesh, "placements": tuple(placement(text) for text in placements),
              "tensor_meta": Call(Global("torch.distributed.tensor._dtensor_spec", "TensorMeta"),
                                  (size(shape), dense(shape), Global("torch", DTYPES[local.dtype][0])), new=True)}
-    if order is not None:
-        entry = Global("torch.distributed.tensor._dtensor_spec", "ShardOrderEntry")
-        state["shard_order"] = tuple(Call(entry, (dim, axes), new=True) for dim, axes in order)
     spec = Call(Global("torch.distributed.tensor._dtensor_spec", "DTensorSpec"), new=True, state=state)
     arguments = (kind, Global("torch", DTYPES[local.dtype][0]), tuple(shape), dense(shape), 0,
                  Call(Global("torch.serialization", "_get_layout"), ("torch.strided",)), Call(Global("torch", "device"), ("cuda", 0)), False)

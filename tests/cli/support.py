@@ -76,12 +76,19 @@ class CommandTest(unittest.TestCase):
 
     def check_fails(self, arguments, code=2, words="", **options):
         """Exit code, one line on standard error that holds `words`, nothing on standard output (convert is told not to print
-        its plan)."""
+        its plan) or, with --json, the same text as an object."""
         done = run(*arguments, *(["--quiet"] if arguments and arguments[0] == "convert" else []), **options)
         shown = f"{[argument[:80] for argument in arguments]}: {done.stderr[:400]}"
         self.assertEqual(done.returncode, code, shown)
-        self.assertEqual(done.stdout, "", shown)
         self.assertRegex(done.stderr, r"\Areshard: [^\n]{5,2000}\n\Z", shown)
+        before = arguments[:arguments.index("--")] if "--" in arguments else arguments
+        if "--json" in before and "stdout" not in options:
+            error = json.loads(done.stdout)["error"]
+            self.assertRegex(error["status"], r"\A[A-Z_]+\Z", shown)
+            self.assertEqual("reshard: " + error["text"] + "\n", done.stderr)
+            self.assertEqual(list(error), ["status", "text", "hint", "subject"], shown)
+        else:
+            self.assertEqual(done.stdout, "", shown)
         self.assertIn(words, done.stderr, shown)
 
     def open_terminal(self):

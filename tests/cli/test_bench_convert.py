@@ -110,7 +110,8 @@ class BenchConvertTest(CommandTest):
         told = self.read_json("bench", "convert", "--bytes", "3M", "--runs", "2", "--tensors", "500",
                               "--folder", self.folder)
         self.assertEqual([case["case"] for case in told["cases"]],
-                         ["fsdp-hf", "hf-tp", "tp-tp", "cast", "dcp-hf", "hf-dcp", "pt-hf", "hf-pt", "ranks-hf", "ranks-ranks"])
+                         ["fsdp-hf", "hf-tp", "tp-tp", "cast", "dcp-hf", "hf-dcp", "pt-hf", "hf-pt", "ranks-hf", "ranks-ranks", "zero-hf",
+                          "hf-vllm", "vllm-hf", "hf-meta", "hf-megatron", "megatron-hf"])
         for case in told["cases"]:
             self.assertAlmostEqual(case["ratio"], case["cp_seconds"] / case["seconds"], delta=0.01 * case["ratio"])
             share = case["bytes_target"] / case["bytes_source"]
@@ -157,7 +158,7 @@ class BenchConvertTest(CommandTest):
                 time.sleep(0.01)
             running.send_signal(signal.SIGINT)
             output, errors = running.communicate(timeout=200)
-        self.assertEqual((running.returncode, output, errors), (1, b"", b"reshard: cancelled\n"))
+        self.assertEqual((running.returncode, output, errors), (128 + signal.SIGINT, b"", b"reshard: cancelled\n"))
         self.assertEqual(os.listdir(self.folder), [])
 
 

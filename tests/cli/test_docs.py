@@ -15,8 +15,10 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
 
+import docs_models
 import support
 from support import CommandTest, main, run
 
@@ -27,6 +29,9 @@ PYTHON = {"README.md": "tests/python/test_wheel.py", "python.md": "tests/python/
           "digest.md": "tests/checkpoint/test_fingerprint.py"}
 # Measurements are run with little to measure.
 SMALL = {"calibrate": ["--side", "64", "--bytes", "300K"], "predict": ["--side", "64", "--bytes", "300K", "--runs", "1", "--within", "1e9"]}
+# What lines of `sh` may run: what is built here, what scripts/install-deps installs, and what every Debian has. A machine of a
+# developer has more (`time`, say, which no smallest Debian has).
+PROGRAMS = {"reshard", "make", "mpirun", "pip", "sleep", "dd", "rm"}
 SECTIONS = ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXAMPLES", "EXIT STATUS", "SEE ALSO"]
 
 
@@ -48,6 +53,16 @@ def read_headings(path):
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in re.findall(r"^#+ (.*)$", page, re.MULTILINE)}
 
 
+def write_zero(model, folder):
+    """A run of DeepSpeed in stage 3 with a model's shapes."""
+    sys.path.insert(0, os.path.join(ROOT, "tests", "checkpoint"))
+    import files
+    import zero_files
+    shapes = {name: shape for name, (_, shape, _) in files.read_hf(model).items()}
+    zero_files.Zero(shapes, [list(shapes)], 4, 3).write(os.path.join(folder, "global_step7"))
+    zero_files.write_latest(folder, "global_step7")
+
+
 class DocsTest(CommandTest):
     def read_pages(self):
         pages = list(read_files("docs/man/*.md"))
@@ -64,8 +79,10 @@ class DocsTest(CommandTest):
 
     def test_examples(self):
         count = 0
-        for name, page in [*self.read_pages(), *read_files("*.md"), *read_files("docs/*.md")]:
+        for name, page in [*self.read_pages(), *read_files("*.md"), *read_files("docs/*.md"), *read_files("docs/answers/*.md")]:
             with tempfile.TemporaryDirectory() as folder:
+                if os.path.exists(os.path.join(ROOT, "docs/answers", name)):
+                    docs_models.make(support.COMMAND, folder, name)
                 for block in re.findall(r"^```console\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):
                     for example in re.split(r"^(?=\$ )", block, flags=re.MULTILINE)[1:]:
                         line, wanted = example.split("\n", 1)
@@ -83,7 +100,7 @@ class DocsTest(CommandTest):
             self.assertEqual(found, wanted)
 
     def read_all(self):
-        return [*self.read_pages(), *read_files("*.md"), *read_files("docs/*.md"), *read_files("examples/*.md")]
+        return [*self.read_pages(), *read_files("*.md"), *read_files("docs/*.md"), *read_files("docs/answers/*.md"), *read_files("examples/*.md")]
 
     def test_blocks_say_what_they_are(self):
         for name, page in self.read_all():
@@ -99,13 +116,17 @@ class DocsTest(CommandTest):
         """Models under the names that pages use."""
         for line in ["bench model model --bytes 300K", "convert model MODEL", "convert model fsdp --to fsdp=8", "convert model model-tp4 --to tp=4",
                      "convert model ranks --to tp=4 --format rank-files", "convert model ranks8 --to tp=8 --format rank-files",
-                     "convert model strangers --to tp=4 --format rank-files", "convert model half --dtype bf16 --rename model.*={1}"]:
+                     "convert model strangers --to tp=4 --format rank-files", "convert model pt --format torch", "convert model half --dtype bf16 --rename model.*={1}"]:
             self.assertEqual(run(*line.split(), cwd=folder).returncode, 0, line)
+        write_zero(os.path.join(folder, "model"), os.path.join(folder, "run"))
         shutil.copy(os.path.join(folder, "model", "model.safetensors"), folder)
+        shutil.copy(os.path.join(folder, "pt", "model.pt"), folder)
         os.mkdir(os.path.join(folder, "out"))
 
     def run_line(self, line, folder):
         words = shlex.split(line, comments=True)
+        started = re.findall(r"(?:^|[;|&])\s*(\S+)", re.sub(r"\s+#\s.*$", "", line))
+        self.assertLessEqual(set(started), PROGRAMS, f"{line}: starts a program that a fresh machine may lack")
         if words[0] == "make":
             with open(os.path.join(ROOT, "GNUmakefile"), encoding="utf-8") as file:
                 self.assertRegex(file.read(), rf"(?m)^{words[1]}:|^{words[1]} |\b{words[1]}\b.*: packages", line)
@@ -154,7 +175,7 @@ class DocsTest(CommandTest):
     def test_pages_link_to_what_is_there(self):
         """Links lead to files of the tree and to headings in them, and docs/README.md leads to every page."""
         count = 0
-        for folder in ["", "docs/", "docs/man/", "examples/", "python/"]:
+        for folder in ["", "docs/", "docs/answers/", "docs/man/", "examples/", "packaging/", "python/"]:
             for name, page in read_files(folder + "*.md"):
                 for link, heading in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", re.sub(r"^ *```.*?^ *```$|`[^`\n]*`", "", page, flags=re.MULTILINE | re.DOTALL)):
                     path = os.path.normpath(os.path.join(ROOT, folder, link or name))
@@ -165,10 +186,12 @@ class DocsTest(CommandTest):
         contents = dict(read_files("docs/*.md"))["README.md"]
         for name, _ in read_files("docs/*.md"):
             self.assertTrue(name == "README.md" or f"({name})" in contents, f"docs/README.md does not name {name}")
+        for name, _ in read_files("docs/answers/*.md"):
+            self.assertIn(f"(answers/{name})", contents)
 
     def test_snippets_are_cut_from_examples(self):
         examples = [text for _, text in read_files("examples/*.c")]
-        snippets = [snippet for _, page in [*read_files("*.md"), *read_files("docs/*.md"), *self.read_pages()]
+        snippets = [snippet for _, page in [*read_files("*.md"), *read_files("docs/*.md"), *read_files("docs/answers/*.md"), *self.read_pages()]
                     for snippet in re.findall(r"^```c\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)]
         self.assertGreaterEqual(len(snippets), 1)
         for snippet in snippets:
@@ -180,7 +203,7 @@ class DocsTest(CommandTest):
         sources = {}
         for path in glob.glob(os.path.join(ROOT, "tests/**/*.c"), recursive=True):
             with open(path, encoding="utf-8") as file:
-                sources[os.path.relpath(path, ROOT)] = set(re.findall(r"cmocka_unit_test\((\w+)\)", file.read()))
+                sources[os.path.relpath(path, ROOT)] = set(re.findall(r"\b(?:cmocka_unit_test|TEST)\((\w+)\)", file.read()))
         for name, page in read_files("docs/*.md"):
             if name == "limits.md":  # see test_promises_and_limits_have_tests
                 continue
@@ -213,7 +236,7 @@ class DocsTest(CommandTest):
                         with open(os.path.join(ROOT, word), encoding="utf-8") as file:
                             source = file.read()
                     else:
-                        self.assertRegex(source, rf"(def {word}\(|cmocka_unit_test\(test_{word}\))", line)
+                        self.assertRegex(source, rf"(def {word}\(|(cmocka_unit_test|TEST)\(test_{word}\))", line)
                 self.assertIsNotNone(source, line)
         self.assertGreaterEqual(rows, 35)
 
@@ -232,8 +255,17 @@ class DocsTest(CommandTest):
                 continue
             if command is None:
                 continue
-            listed = re.findall(r"^  --([a-z0-9-]+)", self.read_text(*command, "--help"), re.MULTILINE)
-            self.assertEqual(re.findall(r"^\*\*--([a-z0-9-]+)\*\*.*\n:   ", page, re.MULTILINE), listed[:-1], name)
+            # The same options in the same order, under the same headings.
+            help_page = self.read_text(*command, "--help")
+            listed = re.findall(r"^  --([a-z0-9-]+)|^((?:What|How) to .*)$", help_page, re.MULTILINE)
+            written = re.findall(r"^\*\*--([a-z0-9-]+)\*\*.*\n:   |^## ((?:What|How) to .*)$", page, re.MULTILINE)
+            self.assertEqual(written, listed[:-1], name)
+            more = re.search(r"\nOptions with CKPT\n(.*?)\n\n", help_page, re.DOTALL)
+            if more:
+                line, = re.findall(r"^With \*CKPT\*, the options of .* what to write can be given, and (.*?)\.", page, re.MULTILINE)
+                groups = self.read_text("convert", "--help").partition("\nWhat to read\n")[2].partition("\nHow to run\n")[0]
+                wanted = re.findall(r"^  (--[a-z-]+)", groups, re.MULTILINE) + re.findall(r"\*\*(--[a-z-]+)\*\*", line)
+                self.assertEqual(wanted, re.findall(r"--[a-z-]+", more.group(1)), name)
 
 
 if __name__ == "__main__":

@@ -103,6 +103,21 @@ class PlanTest(CommandTest):
         self.assertTrue(text.endswith(MATRIX), text)
         self.assertRegex(text, r"\nstages +1\n")
 
+    def test_busiest(self):
+        """The first of the ranks that send, or receive, most. Rank 0 gets everything, and then gives everything."""
+        text = self.read_text(*arguments_of("4: S(0)", "1: R", "1024x1024", "u8"))
+        self.assertRegex(text, r"\nbusiest sender +256 KiB +rank 1\n")
+        self.assertRegex(text, r"\nbusiest receiver +768 KiB +rank 0\n")
+        text = self.read_text(*arguments_of("1: R", "4: S(0)", "1024x1024", "u8"))
+        self.assertRegex(text, r"\nbusiest sender +768 KiB +rank 0\n")
+        self.assertRegex(text, r"\nbusiest receiver +256 KiB +rank 1\n")
+
+    def test_sizes_are_rounded_to_the_nearest(self):
+        for count, shown in [(1023, "1023 B"), (1024, "1 KiB"), (1075, "1 KiB"), (1076, "1.1 KiB"), ((1 << 20) - 52, "1023.9 KiB"),
+                             ((1 << 20) - 51, "1 MiB"), (1 << 20, "1 MiB"), ((1 << 30) - 1, "1 GiB")]:
+            with self.subTest(count=count):
+                self.assertRegex(self.read_text(*arguments_of("1: R", "1: R", str(count), "u8")), rf"\ntotal +{shown}  written")
+
     def test_json(self):
         text = self.read_text(*arguments_of("4: S(0)", "4: S(1)", "8192x8192"), "--json")
         self.assertTrue(text.startswith('{"bytes_total":268435456,"bytes_moved":201326592,"bytes_kept":67108864,'
@@ -212,7 +227,7 @@ class PlanTest(CommandTest):
             printed = process.communicate(timeout=200)[0]
         if not shown:
             self.skipTest("the plan was ready before a bar could be shown")
-        self.assertEqual((process.returncode, printed), (1, b""))
+        self.assertEqual((process.returncode, printed), (128 + signal.SIGINT, b""))
         self.assertRegex(shown, rb"\A\r[a-z]+ \[#* *\] +\d+%")
         self.assertRegex(shown, rb"\r\x1b\[Kreshard: cancelled[^\r\n]*\r\n\Z")
 

@@ -4,6 +4,7 @@ own report. What tracing costs, the benchmarks tell."""
 import itertools
 import os
 import random
+import resource
 import shutil
 import subprocess
 import sys
@@ -213,7 +214,13 @@ class TraceTest(CommandTest):
             shutil.rmtree(self.at("dump"), ignore_errors=True)
         os.mkdir(self.at("out"))
         self.check_fails([*case, "--trace", self.at("trace.json")], 1, "exists already")
-        self.assertEqual([span.name for span in Trace(self.at("trace.json")).spans], ["plan", "compare"])
+        self.assertEqual(Trace(self.at("trace.json")).spans, [])  # found before anything is planned
+        os.rmdir(self.at("out"))
+        os.unlink(self.at("trace.json"))
+        limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))
+        done = support.run(*case, "--trace", self.at("trace.json"), preexec_fn=limit)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertEqual([span.name for span in Trace(self.at("trace.json")).spans][:2], ["plan", "compare"])
 
     # ---- predictions -----------------------------------------------------------------------------
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Help, version, and every kind of wrong usage."""
+import json
 import os
 import re
 
@@ -63,6 +64,7 @@ WRONG_USAGE = [
     ([*PLAN, "--max-memory", "1KiBB"], "expected a size"),
     ([*PLAN, "--max-memory", "99999999999999999999"], "expected a size"),
     ([*PLAN, "--max-memory", "17179869184G"], "expected a size"),
+    ([*PLAN, "--max-memory", "17179869185G"], "expected a size"),
     ([*PLAN, "--rank", "one"], "expected a rank"),
     # bench train
     (["bench", "train", "--runs", "0"], "--runs 0: from 1 to 99"),
@@ -115,15 +117,16 @@ class UsageTest(CommandTest):
         self.assertEqual(page, self.read_text("-h"))
 
     def test_every_command_has_a_page(self):
-        for command in [["layout"], ["plan"], ["bench"], ["bench", "plan"], ["bench", "convert"], ["bench", "model"],
-                        ["bench", "redistribute"], ["bench", "train"]]:
+        self.assertLessEqual(max(map(len, self.read_text("--help").splitlines())), 80)
+        for command in [["layout"], ["plan"], ["inspect"], ["convert"], ["digest"], ["verify"], ["rules"], ["info"], ["bench"],
+                        *(["bench", name] for name in ["plan", "convert", "model", "move", "predict", "calibrate", "redistribute", "train"])]:
             if command[-1] in ["redistribute", "train"] and not has_program("reshard-bench-nn"):
                 continue
             page = self.read_text(*command, "--help")
             self.assertTrue(page.startswith(f"reshard {' '.join(command)} - "), page)
             self.assertIn("\nUsage\n", page)
             self.assertIn("\nExamples\n", page)
-            self.assertLessEqual(max(map(len, page.splitlines())), 92)
+            self.assertLessEqual(max(map(len, page.splitlines())), 80, command)
             self.assertEqual(page, self.read_text("help", *command))
             self.assertEqual(page, self.read_text(*command, "-h"))
 
@@ -137,6 +140,15 @@ class UsageTest(CommandTest):
             page = self.read_text(*command.split(), "--help")
             listed = re.findall(r"^  --([a-z-]+)", page, re.MULTILINE)
             self.assertEqual(listed, options, command)
+
+    def test_options_of_checkpoints_are_in_groups(self):
+        groups = ["What to read", "What to take", "How to split", "What to write", "How to run", "What to print"]
+        for command, wanted in [("convert", groups), ("verify", groups[:2] + groups[4:]), ("digest", groups[:1] + groups[4:]),
+                                ("inspect", groups[:2] + groups[5:])]:
+            page = self.read_text(command, "--help")
+            self.assertEqual(re.findall(r"^((?:What|How) to .*)$", page, re.MULTILINE), wanted, command)
+            listed = re.findall(r"^  --([a-z0-9-]+)", page, re.MULTILINE)
+            self.assertEqual(len(set(listed)), len(listed), command)
 
     def test_help_wins_over_mistakes(self):
         self.read_text("layout", "--frob", "--help")
@@ -157,6 +169,35 @@ class UsageTest(CommandTest):
             ["--shape=4x4", "--json", "--", "2: S(0)"],
         ]:
             self.assertEqual(self.read_text("layout", *arguments), wanted)
+
+    def test_errors_as_json(self):
+        """Whatever fails, --json has one object on standard output, and the line on standard error stays."""
+        damaged = self.write_file(b"\x08\0\0\0\0\0\0\0{\"x\": 1}")
+        for arguments, code, status in [
+            (["layout", "--json", "--oops"], 2, "USAGE"),
+            (["--json"], 2, "USAGE"),
+            (["layout", "2: S(0", *SHAPE, "--json"], 2, "SYNTAX"),
+            (["layout", "2: S(7)", "--json", *SHAPE], 2, "INVALID"),
+            (["layout", "\x1b[31m\n: S(0)", "--json", *SHAPE], 2, "SYNTAX"),
+            (["inspect", "/nowhere", "--json"], 1, "NOT_FOUND"),
+            (["convert", "/nowhere", "/nowhere/out", "--json"], 1, "NOT_FOUND"),
+            (["plan", "/nowhere", "--to", "tp=2", "--json"], 1, "NOT_FOUND"),
+            (["digest", "/nowhere", "--json"], 1, "NOT_FOUND"),
+            (["verify", damaged, damaged, "--json"], 1, "SYNTAX"),
+            (["inspect", damaged, "--json"], 1, "SYNTAX"),
+            (["bench", "plan", "--ranks", "0", "--json"], 2, "USAGE"),
+        ]:
+            with self.subTest(arguments=arguments):
+                self.check_fails(arguments, code)
+                self.assertEqual(json.loads(run(*arguments).stdout)["error"]["status"], status)
+        for arguments, subject in [(["inspect", "/nowhere"], "/nowhere"), (["inspect", damaged], damaged), (["layout", "2: S(", *SHAPE], "")]:
+            error = json.loads(run(*arguments, "--json").stdout)["error"]
+            self.assertEqual((error["hint"], error["subject"]), ("none", subject), error)
+        for command in ["digest", "verify"]:  # the path is named once
+            self.assertEqual(run(command, damaged).stderr.count(damaged), 1)
+        # What follows -- is no option.
+        done = run("layout", *SHAPE, "--", "--json")
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
 
     def test_full_disk(self):
         big = ["layout", "4096: S(0)", "--shape", "8192x8", "--json"]

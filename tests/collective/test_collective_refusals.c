@@ -156,6 +156,13 @@ static reshard_status ask_other_receive(reshard_group *g, int32_t r, const void 
     return reshard_all_to_all_single(NULL, g, RESHARD_I32, equal_counts, receives, s, t);
 }
 
+/* More than is sent: the others' parts would lie behind it. */
+static reshard_status ask_more(reshard_group *g, int32_t r, const void *s, void *t)
+{
+    const int64_t receives[] = {r == 1 ? 3 : 2, 2, 2};
+    return reshard_all_to_all_single(NULL, g, RESHARD_I32, equal_counts, receives, s, t);
+}
+
 static reshard_status ask_negative_send(reshard_group *g, int32_t r, const void *s, void *t)
 {
     const int64_t sends[] = {2, 2, r == 0 ? -2 : 2};
@@ -233,6 +240,7 @@ static const refusal refusals[] = {
     {"too much", ask_too_much, RESHARD_ERR_RANGE, "all_gather", ""},
     {"too many bytes", ask_too_many_bytes, RESHARD_ERR_RANGE, "broadcast", ""},
     {"other receive", ask_other_receive, RESHARD_ERR_MISMATCH, "rank 2 expects 1", "from rank 1"},
+    {"more than is sent", ask_more, RESHARD_ERR_MISMATCH, "rank 1 expects 3", "from rank 0"},
     {"negative send", ask_negative_send, RESHARD_ERR_RANGE, "rank 0:", "send count 2 is -2"},
     {"without counts", ask_without_counts, RESHARD_ERR_INVALID, "rank 1:", "receive counts"},
     {"without list", ask_without_list, RESHARD_ERR_INVALID, "rank 1:", "targets"},

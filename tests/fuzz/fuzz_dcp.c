@@ -7,7 +7,7 @@
 #include "base/arena.h"
 #include "base/context.h"
 #include "checkpoint/archive/zip.h"
-#include "checkpoint/torch/dcp_metadata.h"
+#include "checkpoint/dcp/dcp_metadata.h"
 
 #include <stdlib.h>
 #include <string.h>

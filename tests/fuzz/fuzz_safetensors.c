@@ -4,7 +4,7 @@
  * eight bytes are the size of the data behind it. A header that is accepted tiles its data, and
  * every name finds its entry.
  */
-#include "checkpoint/body/safetensors.h"
+#include "checkpoint/format/safetensors.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -12,6 +12,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "checkpoint"))
 import torch_files
+import torch_objects
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 NAMES = ["model.safetensors", "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors",
@@ -46,7 +47,7 @@ def graph(value, mesh=None):
     """The storage of the mesh is the first, which has numbers."""
     pickler = torch_files.Pickler()
     if mesh is not None:
-        pickler.storages.append(mesh.state.get("mesh", mesh.state.get("_rank_map")).storage)
+        pickler.storages.append(mesh.state["mesh"].storage)
     return Graph(pickler.dump(value))
 
 
@@ -92,9 +93,20 @@ def dtensors(rank):
 
 
 def layouts(rank):
-    """As PyTorch 2.9 writes meshes: here of one axis of a mesh of two, over two dims of a tensor."""
-    mesh = torch_files.mesh_layout([0, 1], (1, 2), (2, 1), ("dp", "tp"))
-    return graph({"w": torch_files.dtensor(("F32", (4, 1), bytes(16)), (4, 2), mesh, ["R", "S1"], order=[(1, (1,))])}, mesh)
+    """As PyTorch 2.10 writes meshes, here of two axes of which one has size 1."""
+    return dump_objects("2.10", rank)
+
+
+def axes(rank):
+    """As PyTorch has written them since April 2026."""
+    return dump_objects("2.13", rank)
+
+
+def dump_objects(generation, rank):
+    torch = torch_objects.Torch(generation, rank)
+    root = torch.root([0, 1], (1, 2), ("dp", "tp"), dtype="I64")
+    value = {"w": torch.dtensor(("F32", (4, 1), bytes(16)), (4, 2), root.mesh, ["R", "S1"])}
+    return Graph(torch.dump(value, [root.storage])[0])
 
 
 def shards(rank):
@@ -131,6 +143,7 @@ FLOWS = {
     "dtensors_recut": flow(*by_rank(RANKS, dtensors), ("RULES", b"* S(0)@fsdp\n"), to="fsdp=2", rules=True, form="torch", dtensors=True),
     "dtensors_dcp": flow(*by_rank(RANKS, dtensors), to="fsdp=2", form="dcp"),
     "mesh_layouts": flow(*by_rank(RANKS, layouts), form="hf"),
+    "mesh_axes": flow(*by_rank(RANKS, axes), form="hf"),
     "sharded": flow(*by_rank(RANKS, shards), form="hf", stop=0),
     "optimizers": flow(*by_rank(RANKS, dtensors), *by_rank(OPTIMIZERS, states), form="torch"),
     "lost_rank": flow((RANKS[0], dtensors(0)), form="hf"),

@@ -315,13 +315,46 @@ static void test_infer__errors(void **state)
     reshard_layout_release(layout);
 }
 
+/* Several empty shards, before, between and after others: each has its owner, and all come back. */
+static void test_infer__several_empty(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *given, *inferred; /* NULL: boxes, which say as much */
+    } rows[] = {{"5: S(0)", "5: S(0)"},
+                {"6[3,0,1,2,5,4]: S(1)", "6[3,0..2,4,5]: S(1)"}, /* of equal ones, by rank */
+                {"4: S(0=2,0,0,1)", NULL},
+                {"5: S(0=0,0,3,0,0)", NULL}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        reshard_layout *layout = NULL, *inferred = NULL;
+        char text[80];
+        size_t length = 0;
+        words said = {0};
+        const int64_t shape[] = {3, 2};
+        assert_int_equal(reshard_layout_parse(NULL, rows[i].given, 2, shape, &layout), 0);
+        if (!infer_again(layout, &inferred, &said))
+            fail_msg("%s: %s", rows[i].given, reshard_error_text());
+        assert_true(compare_layouts(layout, inferred, &said));
+        assert_int_equal(
+            reshard_spec_text(reshard_layout_spec(inferred), text, sizeof text, &length), 0);
+        if (rows[i].inferred != NULL)
+            assert_string_equal(text, rows[i].inferred);
+        reshard_layout_release(layout);
+        reshard_layout_release(inferred);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_infer__guess_of_many_pieces), cmocka_unit_test(test_infer__rows),
-        cmocka_unit_test(test_infer__pytorch_sizes),        cmocka_unit_test(test_infer__chunks),
-        cmocka_unit_test(test_infer__elsewhere_in_memory),  cmocka_unit_test(test_infer__errors),
+        cmocka_unit_test(test_infer__guess_of_many_pieces),
+        cmocka_unit_test(test_infer__rows),
+        cmocka_unit_test(test_infer__pytorch_sizes),
+        cmocka_unit_test(test_infer__chunks),
+        cmocka_unit_test(test_infer__elsewhere_in_memory),
+        cmocka_unit_test(test_infer__errors),
         cmocka_unit_test(test_infer__gives_back_shards),
+        cmocka_unit_test(test_infer__several_empty),
     };
     return cmocka_run_group_tests_name("layout_infer", tests, NULL, NULL);
 }

@@ -69,6 +69,33 @@ class MpiTest(support.CommandTest):
         self.assertEqual(names, sorted(os.listdir(self.at(b))))
         self.assertEqual(filecmp.cmpfiles(self.at(a), self.at(b), names, shallow=False)[1:], ([], []))
 
+    def fail_on(self, rank, instead):
+        """Runs three ranks, of which one runs the shell command `instead`. What was said, once all have ended."""
+        choose = f'if [ "${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}}" = {rank} ]; then {instead}; fi; exec "$@"'
+        running = subprocess.Popen([*LAUNCHER, "3", "sh", "-c", choose, "sh", support.COMMAND, "convert", self.at("source"), self.at("out"),
+                                    *self.options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+        try:
+            errors = running.communicate(timeout=100)[1].decode()
+        except subprocess.TimeoutExpired:
+            running.terminate()  # mpirun, which ends the ranks
+            running.communicate(timeout=100)
+            self.fail("the other ranks wait for one that has failed")
+        self.assertNotEqual(running.returncode, 0, errors)
+        self.assertFalse(os.path.exists(self.at("out")))
+        return self.find_ours(errors)
+
+    def test_one_rank_fails_before_mpi_starts(self):
+        """It says so itself: the others know nothing of it, and mpirun ends them because it fails."""
+        self.assertEqual(self.fail_on(2, 'exec "$@" --oops'), 'reshard: rank 2: convert: unknown option --oops\n')
+        shutil.copy(support.COMMAND, self.at("reshard"))  # beside which there is no MPI backend
+        self.assertRegex(self.fail_on(1, f'shift; exec {self.at("reshard")} "$@"'),
+                         r"\Areshard: rank 1: started by mpirun, but the MPI backend cannot be loaded: [^\n]*\n\Z")
+
+    def test_all_ranks_fail_before_mpi_starts(self):
+        code, output, errors = self.mpirun(3, self.at("source"), self.at("out"), "--oops", "--json")
+        self.assertEqual((code, errors), (2, 'reshard: convert: unknown option --oops\n'))
+        self.assertEqual(json.loads(output)["error"]["status"], "USAGE")
+
     def test_same_bytes_as_one_process(self):
         for number, form in enumerate(["dcp-safetensors", "rank-files"]):
             one, three, back = f"one{number}", f"three{number}", f"back{number}"

@@ -235,6 +235,8 @@ static reshard_status refuse_options(void *user, reshard_group *group)
     CHECK(strstr(reshard_error_text(), wanted) != NULL && made == NULL);
     options = (reshard_mpi_options){.size = 3};
     CHECK(reshard_group_from_mpi(NULL, MPI_COMM_WORLD, &options, &made) == RESHARD_ERR_INVALID);
+    options = (reshard_mpi_options){.size = SIZE_MAX / 3}; /* one that was never set */
+    CHECK(reshard_group_from_mpi(NULL, MPI_COMM_WORLD, &options, &made) == RESHARD_ERR_INVALID);
     CHECK(reshard_group_from_mpi(NULL, MPI_COMM_NULL, NULL, &made) == RESHARD_ERR_INVALID);
     return RESHARD_OK;
 }
@@ -294,8 +296,15 @@ static int run_cases(const test_case *cases, int count, int rank, int size)
         double began = MPI_Wtime();
         attempt a = {.test = c, .rank = rank};
         reshard_status status = reshard_mpi_run(NULL, run_body, &a);
-        const char *text = status != RESHARD_OK ? reshard_error_text() : "";
+        bool is_hinted = strcmp(c->name, "failing rank") == 0;
+        reshard_error error = {.size = sizeof error};
+        (void)reshard_error_get(&error);
+        const char *text = status != RESHARD_OK ? error.text : "";
         bool right = status == c->wanted && (c->text == NULL || strstr(text, c->text) != NULL);
+        if (status != RESHARD_OK)
+            right = right && error.status == status &&
+                    error.hint == (is_hinted ? RESHARD_HINT_RESUME : RESHARD_HINT_NONE) &&
+                    error.has_rank && strcmp(error.subject, is_hinted ? "out" : "") == 0;
         if (!right)
             fprintf(stderr, "rank %d: %s: ended with %s: %s\n", rank, c->name,
                     reshard_status_name(status), text);

@@ -25,7 +25,11 @@ static reshard_status fail_or_wait(void *user, reshard_group *group)
 {
     (void)user;
     if (reshard_group_rank(group) == 1)
-        return reshard_error_set(RESHARD_ERR_IO, "the disk is full");
+        return reshard_error_put(&(const reshard_error){.size = sizeof(reshard_error),
+                                                        .status = RESHARD_ERR_IO,
+                                                        .hint = RESHARD_HINT_RESUME,
+                                                        .subject = "out",
+                                                        .text = "the disk is full"});
     CHECK(reshard_group_barrier(group) == RESHARD_ERR_GROUP_BROKEN);
     CHECK(strstr(reshard_error_text(), "rank 1: the disk is full") != NULL);
     CHECK(reshard_group_barrier(group) == RESHARD_ERR_GROUP_BROKEN);

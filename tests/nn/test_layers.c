@@ -224,9 +224,23 @@ static void test_layers__refused(void **state)
     reshard_module_release(gpt);
 }
 
+static void test_activation__kinds(void **state)
+{
+    (void)state;
+    reshard_module *made = NULL;
+    static const int wrong[] = {-1, RESHARD_ACTIVATION_SILU + 1, 1000};
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(reshard_activation_create(NULL, (reshard_activation)wrong[i], &made),
+                         RESHARD_ERR_INVALID);
+        assert_non_null(strstr(reshard_error_text(), "is no activation"));
+        assert_null(made);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_activation__kinds),
         cmocka_unit_test(test_gradients__simple_layers),
         cmocka_unit_test(test_gradients__block),
         cmocka_unit_test(test_gradients__gpt),

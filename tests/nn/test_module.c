@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_module.c - modules without layers: names, paths, ties, state dicts, hooks and their
  * order. */
+#include "tests/oracle/state_order.h"
 #include "tests/support/check.h"
 #include "tests/support/context.h"
 #include "tests/tensor/values.h"
@@ -147,6 +148,50 @@ static void test_lists__ties_and_transients(void **state)
     reshard_module_release(root);
 }
 
+/* A module like those of state_order.py: children come before, between and after own tensors. */
+static reshard_module *make_mixed(reshard_module *first, const char *first_name,
+                                  reshard_module *second, const char *second_name)
+{
+    reshard_module *module = make_scale();
+    reshard_tensor *x[5];
+    for (int i = 0; i < 5; i++)
+        x[i] = make_value(i);
+    if (first != NULL)
+        MUST(reshard_module_add_child(module, first_name, first));
+    MUST(reshard_module_add_buffer(module, "mean", x[0], 0));
+    MUST(reshard_module_add_parameter(module, "w", x[1]));
+    MUST(reshard_module_add_parameter(module, "bias", NULL));
+    if (second != NULL)
+        MUST(reshard_module_add_child(module, second_name, second));
+    MUST(reshard_module_add_buffer(module, "cache", x[2], 1));
+    MUST(reshard_module_add_buffer(module, "count", x[3], 0));
+    MUST(reshard_module_add_parameter(module, "v", x[4]));
+    for (int i = 0; i < 5; i++)
+        reshard_tensor_release(x[i]);
+    reshard_module_release(first);
+    reshard_module_release(second);
+    return module;
+}
+
+/* PyTorch's own order, which state_order.py asked it for. */
+static void test_lists__order_of_pytorch(void **state)
+{
+    (void)state;
+    reshard_module *z = make_mixed(make_mixed(NULL, NULL, NULL, NULL), "y", NULL, NULL);
+    reshard_module *root = make_mixed(z, "z", make_mixed(NULL, NULL, NULL, NULL), "a");
+    reshard_tensor *w = NULL;
+    reshard_named_tensors *list = NULL;
+    MUST(reshard_module_find_parameter(root, "w", &w));
+    MUST(reshard_module_replace_parameter(root, "a.w", w));
+    MUST(reshard_module_state_dict(root, &list));
+    check_names(list, oracle_state);
+    MUST(reshard_module_parameters(root, &list));
+    check_names(list, oracle_parameters);
+    MUST(reshard_module_buffers(root, &list));
+    check_names(list, oracle_buffers);
+    reshard_module_release(root);
+}
+
 static void test_replace__keeps_ties(void **state)
 {
     (void)state;
@@ -199,6 +244,14 @@ static void test_load__all_or_nothing(void **state)
         strstr(reshard_error_text(), "\"a.b.mean\" is f64 2, and f64 3 in what is loaded"));
     MUST(reshard_module_find_parameter(target, "w", &x));
     assert_true(element(x, 0) == 1);
+
+    reshard_tensor *narrow = make_zeros(RESHARD_F32, SHAPE(2)); /* the shape alone is right */
+    items[3].tensor = narrow;
+    assert_int_equal(reshard_module_load_state_dict(target, 4, items, NULL), RESHARD_ERR_INVALID);
+    assert_non_null(
+        strstr(reshard_error_text(), "\"a.b.mean\" is f64 2, and f32 2 in what is loaded"));
+    assert_true(element(x, 0) == 1);
+    reshard_tensor_release(narrow);
 
     assert_int_equal(reshard_module_load_state_dict(target, 3, list->items, NULL),
                      RESHARD_ERR_NOT_FOUND);
@@ -475,6 +528,7 @@ int main(void)
         cmocka_unit_test(test_names__refused),
         cmocka_unit_test(test_find__by_path),
         cmocka_unit_test(test_lists__ties_and_transients),
+        cmocka_unit_test(test_lists__order_of_pytorch),
         cmocka_unit_test(test_replace__keeps_ties),
         cmocka_unit_test(test_load__all_or_nothing),
         cmocka_unit_test(test_hooks__order_and_replacement),

@@ -270,6 +270,41 @@ static void test_collect__the_shard(void **state)
     run_ranks(4, body_collect_shard, NULL);
 }
 
+/* Both dims of 2x2 are cut, so that neither is the one that PyTorch would drop. */
+static reshard_status body_collect_grid(void *user, reshard_group *group)
+{
+    reshard_tensor *whole = make_zeros(RESHARD_F32, SHAPE(2, 2));
+    for (int64_t i = 0; i < 4; i++)
+        set_element(whole, i, (double)i);
+    stored s = {distribute(group, user, whole), whole, false};
+    reshard_module_kind kind = {.name = "stored", .forward = forward_stored, .user = &s};
+    for (int by_length = 0; by_length < 2; by_length++) {
+        reshard_collect_options options = {.size = sizeof options, .by_local_length = by_length};
+        reshard_module *module = NULL;
+        reshard_scope *scope = NULL;
+        MUST(reshard_module_create(NULL, &kind, &module));
+        MUST(reshard_module_collect_local_shard(module, &options, NULL));
+        MUST(reshard_scope_open(NULL, &scope));
+        reshard_tensor *y =
+            reshard_value_tensor(reshard_module_call(module, reshard_value_nothing()));
+        CHECK(y != NULL && !reshard_tensor_is_distributed(y) && reshard_tensor_ndim(y) == 2);
+        CHECK(reshard_tensor_shape(y)[0] == 1 && reshard_tensor_shape(y)[1] == 1);
+        CHECK(element(y, 0) == reshard_group_rank(group));
+        MUST(reshard_scope_close(scope));
+        reshard_module_release(module);
+    }
+    reshard_tensor_release(s.tensor);
+    reshard_tensor_release(whole);
+    return RESHARD_OK;
+}
+
+static void test_collect__grid(void **state)
+{
+    (void)state;
+    run_ranks(4, body_collect_grid, (void *)"2,2: S(0), S(1)");
+    run_ranks(4, body_collect_grid, (void *)"2,2[0,2,1,3]: S(1), S(0)");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -278,6 +313,7 @@ int main(void)
         cmocka_unit_test(test_collect__dims_by_spec),
         cmocka_unit_test(test_collect__ranks_without_a_shard),
         cmocka_unit_test(test_collect__the_shard),
+        cmocka_unit_test(test_collect__grid),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

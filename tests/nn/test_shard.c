@@ -699,9 +699,36 @@ static void test_plan__forward_and_state_dict(void **state)
         run_ranks(size, body_use, NULL);
 }
 
+/* A plan that ends earlier on one rank: the entry that it lacks is named, and not looked for. */
+static reshard_status body_shorter_plan(void *user, reshard_group *group)
+{
+    (void)user;
+    reshard_module *linear = NULL;
+    reshard_sharding_plan *plan = NULL;
+    bool shorter = reshard_group_rank(group) == 1;
+    MUST(reshard_linear_create(NULL, 4, 4, NULL, &linear));
+    MUST(reshard_sharding_plan_create(NULL, &plan));
+    MUST(reshard_sharding_plan_add_text(plan, "weight", "3: S(0)"));
+    if (!shorter)
+        MUST(reshard_sharding_plan_add_text(plan, "bias", "3: S(0)"));
+    CHECK(reshard_module_shard(linear, plan, 0, group, NULL) == RESHARD_ERR_MISMATCH);
+    CHECK(strstr(reshard_error_text(), "rank 1: no such entry, but rank 0: parameter \"bias\"") !=
+          NULL);
+    reshard_sharding_plan_destroy(plan);
+    reshard_module_release(linear);
+    return RESHARD_OK;
+}
+
+static void test_plan__shorter_on_one_rank(void **state)
+{
+    (void)state;
+    run_ranks(3, body_shorter_plan, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_plan__shorter_on_one_rank),
         cmocka_unit_test(test_shard_parameter__values_and_errors),
         cmocka_unit_test(test_shard_parameter__side_effects),
         cmocka_unit_test(test_plan__all_or_nothing),

@@ -19,7 +19,7 @@ static reshard_layout *make_layout(const char *text, int32_t ndim, const int64_t
 void linked_init(linked *made, const char *source, const char *target, int32_t ndim,
                  const int64_t *shape)
 {
-    reshard_link whole = reshard_link_whole(0, 0);
+    rs_given_link whole = {.plain = reshard_link_whole(0, 0)};
     made->source = make_layout(source, ndim, shape);
     made->target = make_layout(target, ndim, shape);
     assert_int_equal(rs_link_resolve(&whole, made->source, made->target, &made->link), RESHARD_OK);

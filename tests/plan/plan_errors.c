@@ -133,6 +133,11 @@ static void test_errors__one_link(void **state)
     link.order[1] = 1; /* no permutation */
     assert_int_equal(try_links(&made, 1, &link, 0), RESHARD_ERR_INVALID);
     link = good;
+    link.factors[2] = 4; /* a factor behind the last, which must not be looked at */
+    link.order[1] = 2;
+    assert_int_equal(try_links(&made, 1, &link, 0), RESHARD_ERR_INVALID);
+    assert_non_null(strstr(reshard_error_text(), "the order of 2 factors has 2 at place 1"));
+    link = good;
     link.factors[1] = 5; /* no product */
     assert_int_equal(try_links(&made, 1, &link, 0), RESHARD_ERR_INVALID);
     link = good;

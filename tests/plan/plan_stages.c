@@ -147,39 +147,6 @@ static void test_stages__holders_share(void **state)
     }
 }
 
-static void keep_line(void *user, const char *line)
-{
-    char *kept = user;
-    (void)strncpy(kept, line, 127);
-}
-
-/* The context's log hears of links that go in two stages, and of nothing else here. */
-static void test_stages__are_logged(void **state)
-{
-    (void)state;
-    static const char *const targets[] = {"4: R", "4: S(1)"};
-    const int64_t shape[] = {8, 8};
-    for (int i = 0; i < 2; i++) {
-        char line[128] = "";
-        reshard_context_options options = {.size = sizeof options, .log = keep_line, .user = line};
-        reshard_context *context = NULL;
-        reshard_layout *source = NULL, *target = NULL;
-        reshard_plan *plan = NULL;
-        assert_int_equal(reshard_context_create(&options, &context), RESHARD_OK);
-        assert_int_equal(reshard_layout_parse(context, "4: P(sum)", 2, shape, &source), RESHARD_OK);
-        assert_int_equal(reshard_layout_parse(context, targets[i], 2, shape, &target), RESHARD_OK);
-        assert_int_equal(
-            reshard_plan_create_simple(context, source, target, RESHARD_F32, NULL, &plan),
-            RESHARD_OK);
-        assert_string_equal(line, i == 0 ? "plan: link 0 to \"target\" goes in two stages" : "");
-        reshard_plan_release(plan);
-        reshard_layout_release(source);
-        reshard_layout_release(target);
-        assert_int_equal(reshard_context_bytes(context), 0);
-        reshard_context_destroy(context);
-    }
-}
-
 /* Bytes and stages of a plan between layouts of 16x16; two: for both targets at once. */
 static uint64_t find_bytes(const char *from, const char *const *to, int count, reshard_dtype dtype,
                            reshard_dtype target_dtype, int32_t *out_stages)
@@ -229,7 +196,6 @@ static void test_stages__where_they_pay(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_stages__are_logged),
         cmocka_unit_test(test_stages__all_reduce),
         cmocka_unit_test(test_stages__reduce_scatter),
         cmocka_unit_test(test_stages__broadcast),

@@ -2,8 +2,8 @@
 /*
  * property_links.c - lists of tensors with links: targets cut in boxes, each filled from a box of
  * some source, plainly or with its axes split and permuted, some left to be zero. This covers
- * split, fused, renamed, stacked, transposed and padded tensors. The oracle maps every element by
- * the rule in plan.h.
+ * split, fused, renamed, stacked, transposed and padded tensors. Strided links cut the targets in
+ * boxes of split dims instead. The oracle maps every element by the rule in plan.h.
  */
 #include "tests/support/compare.h"
 #include "tests/support/planning.h"
@@ -17,7 +17,7 @@
 
 #include <cmocka.h>
 
-enum { TENSORS_MAX = 12, TARGETS_MAX = 3, LINKS_MAX = 12 };
+enum { TENSORS_MAX = 24, TARGETS_MAX = 3, LINKS_MAX = 24 };
 
 typedef struct tensor_case {
     int32_t ndim;
@@ -33,6 +33,8 @@ typedef struct link_case {
     int32_t source_count, target_count, link_count;
     tensor_case sources[TENSORS_MAX], targets[TARGETS_MAX];
     reshard_link links[LINKS_MAX];
+    bool is_strided;
+    reshard_strided_link strided[LINKS_MAX]; /* instead of `links` */
     reshard_plan_options options;
 } link_case;
 
@@ -144,6 +146,122 @@ static void add_link(draw_state *draw, link_case *made, int32_t target, const re
         link->target_box.ndim = -1;
 }
 
+/* ---- strided cases --------------------------------------------------------------------------- */
+
+/* One axis while its source is made up: the source may have more than the link takes. */
+typedef struct axis_draw {
+    int64_t size, before, after; /* the axis has before + size + after places in the source */
+    int32_t axis;
+} axis_draw;
+
+/* Puts the axes in another order into the dims of a new source, each axis inside a factor that may
+ * be longer: then it takes a box of the split dims there too. */
+static void draw_strided_source(draw_state *draw, link_case *made, reshard_strided_link *link)
+{
+    axis_draw axes[RESHARD_FACTORS_MAX];
+    int32_t order[RESHARD_FACTORS_MAX], count = link->axis_count;
+    tensor_case *source = &made->sources[made->source_count];
+    int64_t volume = 1;
+    for (int32_t i = 0; i < count; i++)
+        order[i] = i;
+    draw_shuffle(draw, count, order);
+    for (int32_t i = 0; i < count; i++) {
+        axes[i] = (axis_draw){.axis = order[i], .size = link->axes[order[i]].size};
+        if (draw_chance(draw, 30) && volume < 300)
+            axes[i].before = draw_between(draw, 0, 2);
+        if (draw_chance(draw, 30) && volume < 300)
+            axes[i].after = draw_between(draw, 0, 2);
+        volume *= axes[i].before + axes[i].size + axes[i].after;
+    }
+    source->dtype = RESHARD_F32;
+    for (int32_t i = 0; i < count; i++) {
+        if (i == 0 || (draw_chance(draw, 50) && source->ndim < 4))
+            source->shape[source->ndim++] = 1;
+        source->shape[source->ndim - 1] *= axes[i].before + axes[i].size + axes[i].after;
+        link->axes[axes[i].axis].source_dim = source->ndim - 1;
+    }
+    int64_t step = 1;
+    for (int32_t i = count - 1; i >= 0; i--) {
+        reshard_link_axis *axis = &link->axes[axes[i].axis];
+        if (i + 1 < count && link->axes[axes[i + 1].axis].source_dim != axis->source_dim)
+            step = 1;
+        axis->source_step = axis->size == 1 && draw_chance(draw, 50) ? 77 : step;
+        link->source_at[axis->source_dim] += axes[i].before * step;
+        step *= axes[i].before + axes[i].size + axes[i].after;
+    }
+    if (source->ndim == 0 && draw_chance(draw, 50))
+        source->shape[source->ndim++] = 1;
+    draw_spec(draw, made, false, source);
+    link->source = made->source_count++;
+}
+
+static int64_t split_off(draw_state *draw, int64_t *size)
+{
+    int64_t factor = draw_between(draw, 2, 4);
+    if (*size % factor != 0 || !draw_chance(draw, 60))
+        return 1;
+    *size /= factor;
+    return factor;
+}
+
+/* Splits the dims of a box of the target, cuts the split dims in boxes, and links each. */
+static void add_strided_links(draw_state *draw, link_case *made, int32_t target,
+                              const reshard_box *box)
+{
+    int32_t dims[RESHARD_NDIM_MAX], ndim = 0;
+    int64_t shape[RESHARD_NDIM_MAX], steps[RESHARD_NDIM_MAX];
+    for (int32_t d = 0; d < box->ndim; d++) {
+        int64_t size = box->size[d];
+        int64_t inner = split_off(draw, &size), middle = split_off(draw, &size);
+        const int64_t factors[3][2] = {{size, inner * middle}, {middle, inner}, {inner, 1}};
+        for (int32_t i = 0; i < 3; i++) {
+            if ((factors[i][0] == 1 && !draw_chance(draw, 10)) || ndim == 6)
+                continue;
+            dims[ndim] = d;
+            shape[ndim] = factors[i][0];
+            steps[ndim++] = factors[i][1];
+        }
+    }
+    reshard_box boxes[4];
+    int32_t count = 1; /* of a single element there is one box */
+    if (ndim > 0)
+        count = generate_tiling(draw, ndim, shape, 4, boxes);
+    for (int32_t b = 0; b < count; b++) {
+        if (made->options.zero_fill && draw_chance(draw, 30))
+            continue;
+        reshard_strided_link *link = &made->strided[made->link_count++];
+        *link = (reshard_strided_link){.size = sizeof *link, .target = target};
+        for (int32_t d = 0; d < box->ndim; d++)
+            link->target_at[d] = box->offset[d];
+        for (int32_t i = 0; i < ndim; i++) {
+            link->target_at[dims[i]] += boxes[b].offset[i] * steps[i];
+            if (boxes[b].size[i] == 1 && draw_chance(draw, 50))
+                continue;
+            link->axes[link->axis_count++] = (reshard_link_axis){
+                .size = boxes[b].size[i], .target_dim = dims[i], .target_step = steps[i]};
+        }
+        draw_strided_source(draw, made, link);
+    }
+}
+
+static void generate_strided(draw_state *draw, link_case *made)
+{
+    made->is_strided = true;
+    made->target_count = (int32_t)draw_between(draw, 1, TARGETS_MAX);
+    for (int32_t t = 0; t < made->target_count; t++) {
+        tensor_case *target = &made->targets[t];
+        reshard_box boxes[2];
+        target->ndim = (int32_t)draw_between(draw, 1, 2);
+        for (int32_t d = 0; d < target->ndim; d++)
+            target->shape[d] = draw_between(draw, 1, target->ndim == 1 ? 40 : 16);
+        target->dtype = draw_chance(draw, 20) ? RESHARD_BF16 : RESHARD_F32;
+        draw_spec(draw, made, true, target);
+        int32_t count = generate_tiling(draw, target->ndim, target->shape, 2, boxes);
+        for (int32_t i = 0; i < count; i++)
+            add_strided_links(draw, made, t, &boxes[i]);
+    }
+}
+
 static void generate(link_case *made, uint64_t seed)
 {
     draw_state draw;
@@ -154,6 +272,10 @@ static void generate(link_case *made, uint64_t seed)
     made->options.zero_fill = draw_chance(&draw, 40);
     made->options.single_stage = draw_chance(&draw, 40);
     made->options.balance = draw_chance(&draw, 20) ? RESHARD_BALANCE_EXACT : RESHARD_BALANCE_RULE;
+    if (seed % 2 == 1) {
+        generate_strided(&draw, made);
+        return;
+    }
     made->target_count = (int32_t)draw_between(&draw, 1, TARGETS_MAX);
     for (int32_t t = 0; t < made->target_count; t++) {
         tensor_case *target = &made->targets[t];
@@ -211,6 +333,47 @@ static int64_t source_place(const reshard_link *link, int64_t i)
     return place;
 }
 
+static int64_t flat_place(const tensor_case *tensor, const int64_t *at)
+{
+    int64_t place = 0;
+    for (int32_t d = 0; d < tensor->ndim; d++)
+        place = place * tensor->shape[d] + at[d];
+    return place;
+}
+
+/* Brings the elements of a strided link one by one, axis by axis. */
+static void bring(const reshard_strided_link *link, int32_t axis, const tensor_case *from,
+                  const tensor_case *to, int64_t *source_at, int64_t *target_at,
+                  const double *source_values, double *values)
+{
+    if (axis == link->axis_count) {
+        values[flat_place(to, target_at)] = source_values[flat_place(from, source_at)];
+        return;
+    }
+    const reshard_link_axis *along = &link->axes[axis];
+    for (int64_t x = 0; x < along->size; x++) {
+        source_at[along->source_dim] += x * along->source_step;
+        target_at[along->target_dim] += x * along->target_step;
+        bring(link, axis + 1, from, to, source_at, target_at, source_values, values);
+        source_at[along->source_dim] -= x * along->source_step;
+        target_at[along->target_dim] -= x * along->target_step;
+    }
+}
+
+static void expect_strided(const link_case *given, int32_t target, double *values)
+{
+    for (int32_t l = 0; l < given->link_count; l++) {
+        reshard_strided_link link = given->strided[l];
+        if (link.target != target)
+            continue;
+        const tensor_case *from = &given->sources[link.source];
+        double *source_values = values_create(from->oracle, given->seed + (uint64_t)link.source);
+        bring(&given->strided[l], 0, from, &given->targets[target], link.source_at, link.target_at,
+              source_values, values);
+        free(source_values);
+    }
+}
+
 /* The values that the target must hold: zeros, and what links bring. */
 static double *expect(const link_case *given, int32_t target)
 {
@@ -218,7 +381,9 @@ static double *expect(const link_case *given, int32_t target)
     double *values = calloc((size_t)oracle_volume(to->ndim, to->shape) + 1, sizeof *values);
     if (values == NULL)
         abort();
-    for (int32_t l = 0; l < given->link_count; l++) {
+    if (given->is_strided)
+        expect_strided(given, target, values);
+    for (int32_t l = 0; l < given->link_count && !given->is_strided; l++) {
         const reshard_link *link = &given->links[l];
         if (link->target != target)
             continue;
@@ -264,11 +429,14 @@ static bool make_plan(link_case *given, reshard_plan **out_plan, words *said)
         if (planning_is_mixed(given->targets[i].oracle))
             return true;
     }
-    if (reshard_plan_create(NULL, given->source_count, sources, given->target_count, targets,
-                            given->link_count, given->links, &given->options,
-                            out_plan) != RESHARD_OK)
-        return words_say(said, "no plan: %s", reshard_error_text());
-    return true;
+    reshard_status status =
+        given->is_strided
+            ? reshard_plan_create_strided(NULL, given->source_count, sources, given->target_count,
+                                          targets, given->link_count, given->strided,
+                                          &given->options, out_plan)
+            : reshard_plan_create(NULL, given->source_count, sources, given->target_count, targets,
+                                  given->link_count, given->links, &given->options, out_plan);
+    return status == RESHARD_OK || words_say(said, "no plan: %s", reshard_error_text());
 }
 
 static bool run_plan(const link_case *given, reshard_plan *plan, simulate_direction direction,
@@ -333,13 +501,31 @@ static void print_box(const char *what, const reshard_box *box)
     print_error(box->ndim < 0 ? " whole" : "]");
 }
 
+static void print_strided(int32_t index, const reshard_strided_link *link)
+{
+    print_error("  strided link %d: source %d at", (int)index, (int)link->source);
+    for (int32_t d = 0; d < 4; d++)
+        print_error(" %lld", (long long)link->source_at[d]);
+    print_error(", target %d at", (int)link->target);
+    for (int32_t d = 0; d < 4; d++)
+        print_error(" %lld", (long long)link->target_at[d]);
+    print_error(", axes");
+    for (int32_t i = 0; i < link->axis_count; i++)
+        print_error(" {%lld, %d, %d, %lld, %lld}", (long long)link->axes[i].size,
+                    (int)link->axes[i].source_dim, (int)link->axes[i].target_dim,
+                    (long long)link->axes[i].source_step, (long long)link->axes[i].target_step);
+    print_error("\n");
+}
+
 static void print_case(const link_case *given)
 {
     for (int32_t i = 0; i < given->source_count; i++)
         print_tensor("source", i, &given->sources[i]);
     for (int32_t i = 0; i < given->target_count; i++)
         print_tensor("target", i, &given->targets[i]);
-    for (int32_t i = 0; i < given->link_count; i++) {
+    for (int32_t i = 0; i < given->link_count && given->is_strided; i++)
+        print_strided(i, &given->strided[i]);
+    for (int32_t i = 0; i < given->link_count && !given->is_strided; i++) {
         const reshard_link *link = &given->links[i];
         print_error("  link %d:", (int)i);
         print_box("source", &link->source_box);
@@ -375,7 +561,7 @@ static void test_links__random(void **state)
 {
     (void)state;
     static link_case given;
-    int64_t count = harness_count(5000);
+    int64_t count = harness_count(10000);
     for (int64_t i = 0; i < count; i++) {
         words said = {""};
         reshard_plan *plan = NULL;

@@ -4,6 +4,7 @@ nothing is left behind."""
 import gc
 import json
 import os
+import pickle
 import shutil
 import signal
 import subprocess
@@ -93,7 +94,7 @@ class TestBoxes(Case):
 
     def test_boxes__over_several_files(self):
         split = self.place("split")
-        reshard.convert(self.model, split, to="fsdp=3", rules="fsdp", sync=False)
+        reshard.convert(self.model, split, to="fsdp=3", rules="fsdp", no_sync=True)
         for mmap in (False, True):
             with reshard.open(split, mmap=mmap) as ck:
                 self.assertEqual(len(ck.files), 3)
@@ -101,6 +102,21 @@ class TestBoxes(Case):
                     np.testing.assert_array_equal(ck["lm_head.weight"][key], self.tensors["lm_head.weight"][key], str(key))
                 self.assertEqual(len(ck["lm_head.weight"].pieces), 3)
                 self.assertEqual(ck["lm_head.weight"].layout.boxes.offsets[:, 0].tolist(), [0, 34, 68])
+
+    def test_steps__leave_nothing_else_in_memory(self):
+        with reshard.open(self.model) as ck:
+            for key in (np.s_[::7], np.s_[:, ::-1], np.s_[3:40:2, 5]):
+                found = ck["lm_head.weight"][key]
+                self.assertTrue(found.flags.owndata and found.base is None, key)
+
+    def test_boxes__larger_than_one_read(self):
+        """They are read in parts, the last of which is shorter."""
+        path = os.path.join(self.folder, "large.npy")
+        wanted = np.arange(3 * 1000003, dtype="f4").reshape(1, 3, 1000003)
+        np.save(path, wanted)
+        with reshard.open(path) as ck:
+            np.testing.assert_array_equal(ck["large"][...], wanted)
+            np.testing.assert_array_equal(ck["large"][0, 1:, 1:], wanted[0, 1:, 1:])
 
     def test_array__and_casts(self):
         with reshard.open(self.model) as ck:
@@ -151,7 +167,7 @@ class TestBoxes(Case):
             text = file.read()
         with open(path, "wb") as file:  # two elements in one byte
             file.write(text.replace(b'"shape": [1], "data_offsets": [5, 6]', b'"shape": [2], "data_offsets": [5, 6]'))
-        with reshard.open(path) as ck:
+        with reshard.open(path, raw=True) as ck:
             self.assertEqual([tensor.dtype for tensor in ck.values()], ["bf16", "f8_e4m3", "f4"])
             np.testing.assert_array_equal(ck["b"][...].view("u2"), bits)
             np.testing.assert_array_equal(ck["b"].read("f32"), [[1.0, -2.0]])
@@ -199,7 +215,7 @@ class TestConversions(Case):
     def test_convert__is_the_command(self):
         ours, theirs = self.place("ours"), self.place("theirs")
         report = reshard.convert(self.model, ours, to="tp=4", dtype="bf16", exclude="*norm*", rename={"lm_*": "model.lm_{1}"},
-                                 sync=False)
+                                 no_sync=True)
         subprocess.run([COMMAND, "convert", self.model, theirs, "--to", "tp=4", "--dtype", "bf16", "--exclude", "*norm*",
                         "--rename", "lm_*=model.lm_{1}", "--quiet", "--no-sync"], check=True)
         self.assertEqual(sorted(os.listdir(ours)), sorted(os.listdir(theirs)))
@@ -209,9 +225,60 @@ class TestConversions(Case):
         self.assertIn("llama", report.rules)
         self.assertGreater(report.bytes_written, 0)
 
+    def test_namings(self):
+        """hf -> titan -> hf by the shipped map, and by a map from a file."""
+        there, back, own = self.place("there"), self.place("back"), self.place("own")
+        text = self.place("own.map")
+        self.assertIn("titan", reshard.namings())
+        reshard.convert(self.model, there, as_="titan", sync=False)
+        with reshard.open(there) as ck:
+            self.assertIn("tok_embeddings.weight", ck)
+            self.assertEqual(reshard.Conversion(ck, as_="hf").naming, "titan; written as hf by map hf-titan-llama")
+        reshard.convert(there, back, as_="hf", sync=False)
+        self.assertEqual(reshard.digest(back), reshard.digest(self.model))
+        with open(text, "w", encoding="utf-8") as file:
+            file.write("lm_head.weight = head\n* = *\n")
+        reshard.convert(self.model, own, map=text, as_="right", sync=False)
+        with reshard.open(own) as ck:
+            self.assertIn("head", ck)
+        with self.assertRaisesRegex(reshard.NotFound, "there is no naming"):
+            reshard.convert(self.model, self.place("none"), as_="other")
+
+    def test_config__comes_from_elsewhere(self):
+        base, bare = self.place("base"), self.place("bare.safetensors")
+        os.mkdir(base)
+        for name, text in [("config.json", '{"model_type": "llama"}'), ("tokenizer.json", "{}")]:
+            with open(os.path.join(base, name), "w", encoding="utf-8") as file:
+                file.write(text)
+        support.write_safetensors(bare, self.tensors)
+        out = self.place("with-config")
+        report = reshard.convert(bare, out, config=base, no_sync=True)
+        self.assertEqual(sorted(os.listdir(out)), ["config.json", "model.safetensors", "tokenizer.json"])
+        self.assertIn("copied from %s" % base, report.notes[0])
+        with reshard.open(bare, config=base) as ck, pickle.loads(pickle.dumps(ck)) as again:
+            self.assertEqual((list(again), again._opened_with["config"]), (list(ck), base))
+        with self.assertRaisesRegex(reshard.NotFound, "there is no such folder"):
+            reshard.open(bare, config=self.place("nowhere"))
+
+    def test_unreadable__is_refused_or_listed(self):
+        path, out = self.place("some.npz"), self.place("some-out")
+        np.savez(path, good=np.arange(3), names=np.array(["a", "b"]))
+        with self.assertRaisesRegex(reshard.Unsupported, "names"):
+            reshard.open(path)
+        with reshard.open(path, unreadable=True) as ck:
+            self.assertEqual((list(ck), list(ck.unreadable)), (["good"], ["names"]))
+            self.assertIn("its elements are '<U1'", ck.unreadable["names"])
+            with self.assertRaisesRegex(reshard.Unsupported, "names"):
+                ck.digest()
+        with self.assertRaisesRegex(reshard.Unsupported, "exclude this tensor"):
+            reshard.convert(path, out, no_sync=True)
+        reshard.convert(path, out, exclude="names", no_sync=True)
+        with reshard.open(out) as ck:
+            self.assertEqual((list(ck), ck.unreadable), (["good"], {}))
+
     def test_verify__and_compare(self):
         out = self.place("verified")
-        report = reshard.convert(self.model, out, to="tp=2", verify=True, sync=False)
+        report = reshard.convert(self.model, out, to="tp=2", verify=True, no_sync=True)
         self.assertEqual(report.bytes_verified, report.bytes_written)
         self.assertEqual(reshard.verify(self.model, out).tensors_compared, len(self.tensors))
         self.assertEqual(reshard.digest(self.model), reshard.digest(out))
@@ -229,6 +296,85 @@ class TestConversions(Case):
                          [("bytes", "lm_head.weight", (3, 4), "1.5"), ("only in a", "model.norm.weight", None, "")])
         with self.assertRaisesRegex(reshard.Check, "2 tensors differ.*lm_head.weight"):
             reshard.verify(out, changed)
+
+    def test_compare__leaves_open_what_was(self):
+        with reshard.open(self.model) as ck:
+            self.assertTrue(reshard.compare(ck, self.model).same)
+            self.assertTrue(reshard.compare(self.model, ck).same)
+            np.testing.assert_array_equal(ck["model.norm.weight"][...], self.tensors["model.norm.weight"])
+
+    def test_verify__counts_what_only_one_has(self):
+        fewer = self.place("fewer")
+        reshard.convert(self.model, fewer, exclude="model.norm.weight", no_sync=True)
+        for a, b, words in [(self.model, fewer, "only in a"), (fewer, self.model, "only in b")]:
+            with self.assertRaisesRegex(reshard.Check, '1 tensors differ.*"model.norm.weight" .%s' % words):
+                reshard.verify(a, b)
+        found = reshard.verify(self.model, fewer, ignore_dropped=True)
+        self.assertEqual((found.tensors_compared, found.tensors_dropped), (len(self.tensors) - 1, 1))
+        with self.assertRaises(reshard.Check):
+            reshard.verify(fewer, self.model, ignore_dropped=True)
+
+    def test_digest__compares_copies_if_asked(self):
+        ranks = self.place("replicas")
+        reshard.convert(self.model, ranks, to="tp=2", format="rank-files", no_sync=True)
+        with reshard.open(ranks) as ck:
+            piece = next(piece for name in ck for piece in ck[name].pieces if piece.size == (64,))
+            self.assertEqual(ck.digest(check_copies=True), ck.digest())
+        wanted = reshard.digest(ranks)
+        copy = os.path.join(ranks, sorted(name for name in os.listdir(ranks) if name != piece.file and name.startswith("rank-"))[0])
+        with open(copy, "r+b") as file:
+            length = int.from_bytes(file.read(8), "little")
+            header = json.loads(file.read(length))
+            file.seek(8 + length + header["model.norm.weight"]["data_offsets"][0])
+            file.write(b"\x55")
+        self.assertEqual(reshard.digest(ranks), wanted)
+        with self.assertRaisesRegex(reshard.Corrupt, "copies that differ"):
+            reshard.digest(ranks, check_copies=True)
+
+    def test_notes__of_the_checkpoint_and_of_the_conversion(self):
+        source = self.place("noted")
+        os.mkdir(source)
+        support.write_safetensors(os.path.join(source, "a.safetensors"), {"a": np.zeros(4, "f4"), "b": np.ones(4, "f4")})
+        with open(os.path.join(source, "model.safetensors.index.json"), "w") as file:
+            json.dump({"weight_map": {"a": "a.safetensors"}}, file)
+        with open(os.path.join(source, "more.txt"), "w") as file:
+            file.write("more")
+        notes = reshard.convert(source, self.place("noted-out"), no_sync=True).notes
+        self.assertEqual([note for note in notes if "index does not name" in note and '"b"' in note], [notes[0]])
+        self.assertEqual([note for note in notes if "copied along" in note and "more.txt" in note], [notes[-1]])
+
+    def test_limits__are_those_of_memory_and_of_files(self):
+        with reshard.open(self.model) as ck:
+            with self.assertRaisesRegex(reshard.Error, "1 bytes of memory are too few"):
+                reshard.Conversion(ck, max_memory=1)
+            self.assertGreater(reshard.Conversion(ck, max_shard_size=1, max_memory=1 << 20, threads=1).matrix.shape[1], 1)
+            self.assertEqual(reshard.Conversion(ck, max_memory=1 << 20, threads=1).matrix.shape[1], 1)
+
+    def test_errors__have_fields(self):
+        out = os.path.join(self.folder, "out")
+        ck = reshard.open(self.model)
+        with self.assertRaises(reshard.Invalid) as caught:
+            reshard.Conversion(ck, format="rank-files")
+        error = caught.exception
+        self.assertEqual((error.hint, error.subject, error.rank), ("target-mesh", "rank-files", None))
+        self.assertTrue(str(error).endswith('none is given (to=, as in to="tp=4")') and error.text.endswith("none is given"))
+        rules = os.path.join(self.folder, "r.rules")
+        with open(rules, "w") as file:
+            file.write("* S(0, unit=$odd_rows)@tp\n")
+        with self.assertRaises(reshard.NotFound) as caught:
+            reshard.Conversion(ck, to="tp=2", rules=rules)
+        error = caught.exception
+        self.assertEqual((error.hint, error.subject, error.status), ("set-key", "odd_rows", reshard.NotFound.status))
+        self.assertTrue(str(error).endswith('; set={"odd_rows": N} gives it one'), error)
+        self.assertNotIn("--", error.text)
+        os.mkdir(out + ".partial")
+        with self.assertRaises(reshard.Unfinished) as caught:
+            reshard.convert(self.model, out)
+        self.assertEqual((caught.exception.hint, caught.exception.subject), ("resume", out + ".partial"))
+        with self.assertRaises(KeyError) as caught:
+            ck["odd"]
+        self.assertEqual((caught.exception.hint, caught.exception.subject), (None, "odd"))
+        ck.close()
 
     def test_target_that_exists__is_refused(self):
         with self.assertRaisesRegex(reshard.Invalid, "model"):
@@ -310,17 +456,18 @@ class TestWork(Case):
     def test_interrupt__is_noticed_in_100_ms(self):
         with reshard.open(self.big) as ck:
             for name, work in [("digest", lambda: ck.digest(progress=False)), ("shard", lambda: ck.shard("1: R", 0)["w"]),
-                               ("cast", lambda: ck["w"].read("bf16"))]:
+                               ("cast", lambda: ck["w"].read("bf16", raw=True))]:
                 # Others on the machine may hold up any one of them.
                 self.assertTrue(any(self.run_with_alarm(work) < 0.1 for _ in range(10)), name)
 
     def test_interrupt__ends_a_conversion_that_can_be_resumed(self):
         out = os.path.join(self.folder, "bf16")
-        code = ("import reshard, sys\n"
+        code = ("import reshard, signal, sys\n"
+                "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # which jobs in the background ignore
                 "def say(what, done, total):\n"
                 "    print(what, flush=True)\n"
                 "try:\n"
-                f"    reshard.convert({self.big!r}, {out!r}, dtype='bf16', threads=1, sync=False, progress=say)\n"
+                f"    reshard.convert({self.big!r}, {out!r}, dtype='bf16', threads=1, no_sync=True, progress=say)\n"
                 "except KeyboardInterrupt:\n"
                 "    print('interrupted', flush=True)\n")
         for _ in range(10):  # on a busy machine one may be over before it is interrupted

@@ -61,12 +61,12 @@ class TestLibrary(unittest.TestCase):
 
     def test_missing__says_where_it_looked(self):
         code = "import reshard\ntry:\n    reshard.Spec('2: R')\nexcept reshard.LibraryMissing as error:\n    print(error)"
-        _, output = run_python(code, RESHARD_LIBRARY="/nowhere/libreshard.so.0.2")
-        self.assertIn("/nowhere/libreshard.so.0.2", output)
+        _, output = run_python(code, RESHARD_LIBRARY="/nowhere/libreshard.so.0.3")
+        self.assertIn("/nowhere/libreshard.so.0.3", output)
         _, output = run_python(code, RESHARD_LIBRARY=None, LD_LIBRARY_PATH="")
         if "libreshard was not found" in output:  # it may be installed
-            self.assertIn(os.path.join("reshard", "lib", "libreshard.so.0.2"), output)
-            self.assertIn("; libreshard.so.0.2 (", output)
+            self.assertIn(os.path.join("reshard", "lib", "libreshard.so.0.3"), output)
+            self.assertIn("; libreshard.so.0.3 (", output)
             self.assertIn("RESHARD_LIBRARY", output)
 
     def test_other_library__is_refused(self):
@@ -125,6 +125,12 @@ class TestErrors(unittest.TestCase):
         from reshard import _errors, _native
         statuses = {value for name, value in vars(_native).items() if name.startswith("RESHARD_ERR_")}
         self.assertEqual(set(_errors.KINDS), statuses)
+
+    def test_hints__are_those_of_the_library(self):
+        # A new hint in the headers wants words here.
+        from reshard import _errors, _native
+        numbers = {value for name, value in vars(_native).items() if name.startswith("RESHARD_HINT_")}
+        self.assertEqual(set(_errors.HINTS.values()), numbers - {_native.RESHARD_HINT_NONE, _native.RESHARD_HINT_COUNT})
 
     def test_words__are_those_of_the_library(self):
         with self.assertRaises(reshard.Invalid) as caught:
@@ -285,7 +291,7 @@ class TestDtypes(unittest.TestCase):
         from reshard import _native
         for name, (_, bits) in _native.DTYPES.items():
             self.assertEqual(reshard.dtype_name(name), name)
-            self.assertEqual(reshard.numpy_dtype(name).itemsize, max(8, bits) // 8)
+            self.assertEqual(reshard.numpy_dtype(name, raw=True).itemsize, max(8, bits) // 8)
         for name in ["bool", "i8", "u16", "f16", "f32", "f64", "i64", "c64", "c128"]:
             self.assertEqual(reshard.dtype_name(reshard.numpy_dtype(name)), name)
 

@@ -145,6 +145,16 @@ def disagree(group):
     except reshard.Invalid as error:
         if "rank 2" not in str(error):
             wrong.append(str(error))
+    mine = reshard.NotFound("no value")
+    mine.subject, mine.hint, mine.text = "key", "set-key", "no value"
+    try:
+        group.agree(mine if group.rank == 1 else None)
+        wrong.append("no error")
+    except reshard.Invalid as error:
+        wrong.append(str(error))
+    except reshard.NotFound as error:
+        if (error.subject, error.hint, error.rank, error.text) != ("key", "set-key", 1, "rank 1: no value"):
+            wrong.append(str(error))
     try:
         group.redistribute(None, "4: S(0)", "4: S(1)")
         wrong.append("no error")

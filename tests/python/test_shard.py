@@ -44,7 +44,7 @@ class TestShards(Case):
             subprocess.run([COMMAND, "convert", self.model, out, "--to", to, "--format", "rank-files", "--no-sync", "--quiet",
                             *options], check=True)
             files = sorted(name for name in os.listdir(out) if name.endswith(".safetensors"))
-            with reshard.open(self.model) as ck:
+            with reshard.open(self.model, raw=True) as ck:
                 for rank, file in enumerate(files):
                     wanted = support.read_safetensors(os.path.join(out, file))
                     given = {"*norm*": "f64"} if dtype and "=" in dtype else dtype
@@ -66,6 +66,11 @@ class TestShards(Case):
             np.testing.assert_array_equal(one["lm_head.weight"], self.tensors["lm_head.weight"][:, 32:])
             two = ck.shard({"lm_head.weight": "4[0,0,1,1]: S(0)"}, 1)["lm_head.weight"]
             np.testing.assert_array_equal(np.concatenate(two), self.tensors["lm_head.weight"][50:])
+            specs = {"lm_head.weight": "4[0,0,1,1]: S(0)", "model.embed_tokens.weight": "2: S(0)", "model.norm.weight": "2: S(0)"}
+            three = ck.shard(specs, 1).read()  # an array after one that has two
+            np.testing.assert_array_equal(np.concatenate(three["lm_head.weight"]), self.tensors["lm_head.weight"][50:])
+            for name in ("model.embed_tokens.weight", "model.norm.weight"):
+                np.testing.assert_array_equal(three[name], self.tensors[name][len(self.tensors[name]) // 2:])
             with self.assertRaisesRegex(reshard.NotFound, "head.weight"):
                 ck.shard({"head.weight": "2: S(1)"}, 1)
             with self.assertRaisesRegex(reshard.Error, 'tensor "model.*norm'):
@@ -81,6 +86,36 @@ class TestShards(Case):
                 ck.shard("tp=4", 0, rules="nonsense")
             with self.assertRaisesRegex(reshard.NotFound, '"w"'):
                 ck.shard("tp=4", 0)["w"]
+
+    def test_reading__minds_nothing_that_is_only_written(self):
+        """Elements that PyTorch's files cannot hold, and files beside the tensors, do not matter to one who reads."""
+        folder, rules = self.place("odd"), self.place("odd.rules")
+        os.mkdir(folder)
+        codes = np.arange(6, dtype="u1")  # 12 elements of 4 bits
+        rows = np.arange(12, dtype="f4").reshape(4, 3)
+        support.write_safetensors(os.path.join(folder, "model.safetensors"), {"a": rows, "q": codes}, {"q": "F4"})
+        path = os.path.join(folder, "model.safetensors")
+        with open(path, "rb") as file:
+            data = file.read()
+        with open(path, "wb") as file:  # the shape of q counts elements
+            file.write(data.replace(b'"F4", "shape": [6]', b'"F4", "shape":[12]'))
+        os.symlink(self.model, os.path.join(folder, "tokenizer.json"))
+        with open(rules, "w") as file:
+            file.write("a S(0)@tp\nq R\n")
+        with reshard.open(folder) as ck:
+            for mine in (ck.shard("2: S(0)", rank=1, include="a"), ck.shard("tp=2", rank=1, rules=rules)):
+                np.testing.assert_array_equal(mine["a"], rows[2:])
+            self.assertEqual(mine["q"].tobytes(), codes.tobytes())
+            self.assertEqual(sorted(ck.shard("1: R", rank=0)), ["a", "q"])
+            np.testing.assert_array_equal(ck.shard("2: S(1)", rank=1, include="a", rename={"a": "b"})["b"], rows[:, 2:])
+            cuts = reshard.Cuts(ck, to="tp=2", rules=rules)
+            self.assertEqual([(each.name, each.dtype, each.shape, each.cut, each.local_shape) for each in cuts.tensors],
+                             [("a", "f32", (4, 3), "tp=2: S(0)", (2, 3)), ("q", "f4", (12,), "tp=2: R", (12,))])
+            self.assertEqual([each.rule for each in cuts.tensors], [rules + ":1", rules + ":2"])
+            with open(rules, "w") as file:
+                file.write("* S(0)@tp\n")
+            with self.assertRaisesRegex(reshard.Unsupported, '"q".*carried whole'):
+                ck.shard("tp=2", rank=1, rules=rules)
 
     def test_load__into_given_arrays(self):
         with reshard.open(self.model) as ck:
@@ -210,7 +245,7 @@ class TestTraces(Case):
 
     def test_convert(self):
         path, out = self.place("convert.json"), self.place("traced")
-        report = reshard.convert(self.model, out, to="tp=2", sync=False, trace=path)
+        report = reshard.convert(self.model, out, to="tp=2", no_sync=True, trace=path)
         trace = trace_rules.Trace(path)
         self.assertEqual(trace.total(names={"read", "kernel copy"}), report.bytes_read)
         self.assertEqual(trace.total(names={"write", "kernel copy"}), report.bytes_written)

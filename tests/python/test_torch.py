@@ -148,6 +148,27 @@ def case_shapes():
         assert equal(move()["x"], [tensor]), (shape, spec)
 
 
+def case_distances():
+    """Rows that lie at changing distances in the memory of either end."""
+    tensor = whole((97, 3), torch.int64)
+    for specs in [("3: S(0/1)", "2: S(0/2)"), ("2: S(0/2)", "3: S(0/1)"), ("4: S(0/3)", "3: S(0/2)"), ("3: S(0; 50,47)", "2: S(0/1)")]:
+        layouts = [reshard.Layout(spec, tensor.shape) for spec in specs]
+        mine = local_parts(layouts[0], tensor, rank())
+        for shm in ("auto", "off"):
+            move = reshard.torch.Redistribute({"x": given(mine)} if mine else {}, *specs, shapes={"x": tensor.shape}, shm=shm)
+            assert equal(move().get("x", []), local_parts(layouts[1], tensor, rank())), (specs, shm)
+
+
+def case_caps():
+    """The lowest cap of all ranks counts, whichever rank has it."""
+    tensor = whole((64, 64), torch.float32)
+    for lowest in range(4):
+        cap = 2048 if rank() == lowest else 1 << 20
+        move = reshard.torch.Redistribute({"x": tensor[16 * rank():16 * rank() + 16]}, "4: S(0)", "4: S(1)", cap=cap)
+        assert move.cap == 2048 and 0 < move.buffer_bytes <= 2048 and move.rounds > 1, (lowest, move)
+        assert equal(move()["x"], [tensor[:, 16 * rank():16 * rank() + 16]]), lowest
+
+
 def case_partial():
     """Sums and other reductions have the library's results, bit by bit, in the order of contributors."""
     rnd = np.random.default_rng(SEED)
@@ -403,6 +424,60 @@ def case_files():
     dist.barrier()
 
 
+def case_notes_of_torch():
+    """Conjugates, negatives and zeros that torch has only noted: what is saved and moved are the values."""
+    place = folder()
+    x = torch.tensor([[1 + 2j, 3 - 4j], [5 + 6j, -7 - 8j]])
+    real = torch.tensor([[1.0, -2.0], [3.0, 4.0]])
+    tensors = {"conj": x.conj(), "both": torch._neg_view(x.conj()), "neg": torch._neg_view(real), "strided": x.conj().imag, "transposed": x.mH,
+               "zero": torch._efficientzerotensor(2, 2), "plain": x}
+    values = {name: each.clone().resolve_conj().resolve_neg() for name, each in tensors.items()}
+    assert tensors["conj"].is_conj() and tensors["neg"].is_neg() and tensors["strided"].is_neg() and tensors["zero"]._is_zerotensor()
+    reshard.torch.save(tensors, f"{place}/notes", sync=False)
+    found = reshard.torch.load(f"{place}/notes")
+    for name, wanted in values.items():
+        assert torch.equal(found[name], wanted), (name, found[name], wanted)
+    for verify in (False, True):
+        moved = reshard.torch.Redistribute(tensors, "4: R", "4: R", verify=verify)()
+        assert all(torch.equal(moved[name], values[name]) for name in values)
+        half = {name: each[rank() % 2:][:1] for name, each in tensors.items()}
+        moved = reshard.torch.Redistribute(half, "2,2: R, S(0)", "4: R", verify=verify)()
+        assert all(torch.equal(moved[name], values[name]) for name in values), moved
+    # They cannot be filled, nor can what has no memory be saved.
+    for name in ("conj", "neg", "zero"):
+        fails(reshard.Invalid, lambda: reshard.torch.load(f"{place}/notes", out={name: tensors[name]}), "only noted")
+    freed = torch.ones(4)
+    freed.storage().resize_(0)
+    fails(reshard.Invalid, lambda: reshard.torch.load(f"{place}/notes", out={"neg": freed.view(2, 2)}), "no memory")
+    fails(reshard.Error, lambda: reshard.torch.save({"freed": freed if rank() == 2 else torch.ones(4)}, f"{place}/freed", sync=False), "no memory")
+    fails(reshard.Error, lambda: reshard.torch.save({"sparse": torch.eye(2).to_sparse() if rank() == 1 else torch.eye(2)}, f"{place}/freed", sync=False),
+          "only dense")
+    # Through DLPack, into a group of the library.
+    summed = reshard.run(1, lambda group: group.all_reduce(tensors["neg"]))[0]
+    assert summed.tolist() == values["neg"].tolist(), summed
+    dist.barrier()
+
+
+def case_types_of_parts():
+    """Local tensors of another type than their siblings, and tensors that share memory."""
+    place = folder()
+    tensor = whole((8, 2), torch.bfloat16)
+    reshard.torch.save({"w": tensor, "v": tensor.clone(), "other": tensor + 1}, f"{place}/types", sync=False)
+    split = {"w": "boxes 8x2: 0[0:4,0:2] 0[4:8,0:2]"}
+    if rank() == 0:
+        parts = [torch.zeros(4, 2, dtype=torch.bfloat16), torch.zeros(4, 2, dtype=torch.float16)]
+        fails(reshard.Mismatch, lambda: reshard.torch.load(f"{place}/types", split, out={"w": parts}), "float16")
+        parts[1] = torch.zeros(4, 2, dtype=torch.bfloat16)
+        reshard.torch.load(f"{place}/types", split, out={"w": parts})
+        assert torch.equal(torch.cat(parts), tensor)
+        memory = torch.zeros(9, 2, dtype=torch.bfloat16)
+        fails(reshard.Invalid, lambda: reshard.torch.load(f"{place}/types", out={"w": memory[:8], "v": memory[1:]}), "share memory")
+        tied = torch.zeros(8, 2, dtype=torch.bfloat16)
+        assert torch.equal(reshard.torch.load(f"{place}/types", out={"w": tied, "v": tied})["v"], tensor)  # as tied weights are
+        fails(reshard.Mismatch, lambda: reshard.torch.load(f"{place}/types", out={"w": tied, "other": tied}), "different values")
+    dist.barrier()
+
+
 def case_dtensor():
     """The texts of meshes and placements. DTensor came with torch 2.x; stand-ins have its names and fields here."""
 
@@ -475,8 +550,8 @@ def case_page_weights():
     assert rank() < 4 or torch.equal(names["served"]["w"][:, 0], torch.arange(4.0).chunk(2)[rank() - 4])
 
 
-WORLDS = [(4, "page"), (6, "page_weights"), (1, "dtensor"), (4, "sharded_tensor"), (4, "gradient"), (4, "files"), (1, "random"), (2, "random"), (4, "random"), (4, "shapes"), (4, "partial"), (4, "casts"), (4, "strided_sources"), (4, "errors"),
-          (4, "verify"), (6, "disjoint")]
+WORLDS = [(4, "page"), (6, "page_weights"), (1, "dtensor"), (4, "sharded_tensor"), (4, "gradient"), (4, "files"), (4, "notes_of_torch"), (4, "types_of_parts"), (1, "random"), (2, "random"), (4, "random"), (4, "shapes"), (4, "partial"), (4, "casts"), (4, "strided_sources"), (4, "errors"),
+          (4, "verify"), (6, "disjoint"), (4, "distances"), (4, "caps")]
 
 
 def work(names):

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import unittest
 import zipfile
@@ -74,6 +75,24 @@ class TestWheel(unittest.TestCase):
         out = run(sys.executable, os.path.join(support.PACKAGE, "backend.py"), again, env={"RESHARD_LIBRARY": LIBRARY})
         with open(self.wheel, "rb") as one, open(out.split()[-1], "rb") as other:
             self.assertEqual(one.read(), other.read())
+
+    def test_sdist__is_the_same_again_and_pip_installs_it(self):
+        """`make test-package` builds the library from it; here cmake reads it, and the library is the one at hand."""
+        backend = os.path.join(support.PACKAGE, "backend.py")
+        paths = [run(sys.executable, "-B", backend, "--sdist", os.path.join(self.folder, name)).split()[-1] for name in ("sdist", "sdist2")]
+        with open(paths[0], "rb") as one, open(paths[1], "rb") as other:
+            self.assertEqual(one.read(), other.read())
+        with tarfile.open(paths[0]) as archive:
+            names = archive.getnames()
+            archive.extractall(self.folder)
+        top = os.path.basename(paths[0])[:-len(".tar.gz")]
+        self.assertLessEqual({f"{top}/{name}" for name in ("PKG-INFO", "pyproject.toml", "LICENSE", "CMakeLists.txt", "src/base/arena.c")}, set(names))
+        self.assertFalse([name for name in names if "__pycache__" in name or "/tests/" in name or "/build/" in name])
+        run("cmake", "-S", os.path.join(self.folder, top), "-B", os.path.join(self.folder, "cmake"), "-DRESHARD_BUILD_TESTS=OFF",
+            "-DRESHARD_MPI=OFF", "-DRESHARD_NN=OFF")
+        python = self.make_environment("from-sdist")
+        run(python, "-m", "pip", "install", "--no-build-isolation", paths[0], env={"RESHARD_LIBRARY": LIBRARY})
+        self.check_installed(python, self.folder)
 
     def test_library__of_another_kind_is_refused(self):
         done = subprocess.run([sys.executable, os.path.join(support.PACKAGE, "backend.py"), self.folder], capture_output=True,

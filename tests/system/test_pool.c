@@ -160,6 +160,26 @@ static void test_pool__long_words(void **state)
     assert_non_null(strstr(reshard_error_text(), "p: cannot be read"));
 }
 
+static reshard_status fail_with_hint(void *user, int32_t thread, int64_t item)
+{
+    (void)user, (void)thread, (void)item;
+    return rs_fail_hint(RESHARD_ERR_IO, RESHARD_HINT_RESUME, "out", "no room");
+}
+
+/* The error of another thread arrives with all of its fields. */
+static void test_pool__fields(void **state)
+{
+    (void)state;
+    reshard_error error = {.size = sizeof error};
+    rs_pool pool = {.thread_count = 4, .end = 8, .run = fail_with_hint};
+    assert_int_equal(rs_pool_run(&pool), RESHARD_ERR_IO);
+    assert_int_equal(reshard_error_get(&error), RESHARD_OK);
+    assert_int_equal(error.status, RESHARD_ERR_IO);
+    assert_int_equal(error.hint, RESHARD_HINT_RESUME);
+    assert_string_equal(error.subject, "out");
+    assert_string_equal(error.text, "no room");
+}
+
 static void test_pool__enter_fails(void **state)
 {
     (void)state;
@@ -221,6 +241,7 @@ int main(void)
         cmocka_unit_test(test_pool__few_items),
         cmocka_unit_test(test_pool__first_error_with_its_words),
         cmocka_unit_test(test_pool__long_words),
+        cmocka_unit_test(test_pool__fields),
         cmocka_unit_test(test_pool__enter_fails),
         cmocka_unit_test(test_pool__pause_fails),
         cmocka_unit_test(test_pool__progress_and_cancel),

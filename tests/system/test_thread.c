@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Threads, mutexes, conditions and reference counts; meant to run under ThreadSanitizer too. */
+#include "base/references.h"
 #include "system/thread.h"
 #include "tests/support/check.h"
 

@@ -12,6 +12,7 @@
 #include "tests/support/generate.h"
 #include "tests/support/oracle.h"
 #include "tests/tensor/distributed.h"
+#include "tests/tensor/own_operations.h"
 
 #include <math.h>
 #include <string.h>
@@ -68,6 +69,14 @@ DIFFERENCES_FN(embedding, reshard_embedding(in[0], in[1]))
 DIFFERENCES_FN(layernorm, reshard_layernorm(in[0], in[1], in[2], 0.01))
 DIFFERENCES_FN(rmsnorm, reshard_rmsnorm(in[0], in[1], 0.01))
 DIFFERENCES_FN(cross_entropy, reshard_cross_entropy(in[0], in[1]))
+DIFFERENCES_FN(cross_entropy_padded,
+               reshard_cross_entropy_with(in[0], in[1],
+                                          &(reshard_cross_entropy_options){
+                                              .size = sizeof(reshard_cross_entropy_options),
+                                              .ignores = 1,
+                                              .ignore_index = 2,
+                                              .classes = 5}))
+DIFFERENCES_FN(log_softmax, reshard_log_softmax(in[0], -1))
 DIFFERENCES_FN(sum_dim, reshard_sum_dim(in[0], 1))
 DIFFERENCES_FN(narrow, reshard_tensor_narrow(in[0], -1, 1, 3))
 DIFFERENCES_FN(select, reshard_index_select(in[0], 1, in[1]))
@@ -99,7 +108,28 @@ DIFFERENCES_FN(scale_sum, reshard_scale(move_to(in[0], job->detour), 3))
 DIFFERENCES_FN(add_sum, reshard_add(move_to(in[0], job->detour), move_to(in[1], job->detour)))
 DIFFERENCES_FN(transpose_sum, reshard_tensor_transpose(move_to(in[0], job->detour), 0, 1))
 DIFFERENCES_FN(sum_sum, reshard_sum(move_to(in[0], job->detour)))
+DIFFERENCES_FN(neg_sum, reshard_neg(move_to(in[0], job->detour)))
+DIFFERENCES_FN(sub_sum, reshard_sub(move_to(in[0], job->detour), move_to(in[1], job->detour)))
+/* The small ones: functions whose domain is positive are given exp(x). */
+DIFFERENCES_FN(sub, reshard_sub(in[0], in[1]))
+DIFFERENCES_FN(div, reshard_div(in[0], reshard_exp(in[1])))
+DIFFERENCES_FN(logs, reshard_log(reshard_sqrt(reshard_exp(reshard_tanh(in[0])))))
+DIFFERENCES_FN(powers, reshard_pow(reshard_sigmoid(reshard_neg(in[0])), 2.5))
+DIFFERENCES_FN(clamp, reshard_clamp(reshard_nan_to_num(in[0], 0, 9, -9), -0.5, 0.25))
+DIFFERENCES_FN(where, reshard_where(in[2], in[0], in[1]))
+DIFFERENCES_FN(masked_fill, reshard_masked_fill(in[0], in[1], 2))
+DIFFERENCES_FN(mean_dims, reshard_mean_dims(in[0], 2, (int32_t[]){0, 2}, 1))
+DIFFERENCES_FN(sum_dims, reshard_sum_dims(in[0], 2, (int32_t[]){1, 2}, 0))
+DIFFERENCES_FN(max_dims, reshard_max_dims(in[0], 2, (int32_t[]){0, 2}, 0))
+DIFFERENCES_FN(bmm, reshard_bmm(in[0], 1, in[1], 1))
 DIFFERENCES_FN(linear_sum, reshard_linear(move_to(in[0], job->detour), in[1], in[2]))
+/* Operations of a user. */
+DIFFERENCES_FN(own_tanh, apply_own_tanh(in[0]))
+DIFFERENCES_FN(own_times, reshard_operation_run(&own_times, NULL, in, NULL))
+DIFFERENCES_FN(own_rows, reshard_operation_run(&own_rows, NULL, in, NULL))
+DIFFERENCES_FN(own_powers, apply_own_powers(in[0], 1))
+DIFFERENCES_FN(own_power, apply_own_powers(in[0], 0))
+DIFFERENCES_FN(own_chunk, reshard_operation_run(&own_chunk, NULL, in, NULL))
 
 #define DIFFERENCES_ONE \
     {                   \
@@ -124,12 +154,17 @@ static const differences_case differences_cases[] = {
     {"redistribute", differences_redistribute, 1, {DIFFERENCES_ONE}, {{NULL}}},
     {"sum", differences_sum, 1, {DIFFERENCES_ONE}, {{"R"}, {"S(0)"}, {"S(1)"}, {"S(2)"}}},
     {"mean", differences_mean, 1, {DIFFERENCES_ONE}, {{"R"}, {"S(0)"}, {"S(1)"}, {"S(2)"}}},
-    {"softmax", differences_softmax, 1, {DIFFERENCES_ONE}, {{"R"}, {"S(0)"}, {"S(1)"}}},
+    {"softmax", differences_softmax, 1, {DIFFERENCES_ONE}, {{"R"}, {"S(0)"}, {"S(1)"}, {"S(2)"}}},
+    {"log_softmax",
+     differences_log_softmax,
+     1,
+     {DIFFERENCES_ONE},
+     {{"R"}, {"S(0)"}, {"S(1)"}, {"S(2)"}}},
     {"softmax of dim 0",
      differences_softmax_first,
      1,
      {DIFFERENCES_ONE},
-     {{"R"}, {"S(1)"}, {"S(2)"}}},
+     {{"R"}, {"S(0)"}, {"S(1)"}, {"S(2)"}}},
     {"transpose",
      differences_transpose,
      1,
@@ -168,7 +203,12 @@ static const differences_case differences_cases[] = {
      differences_cross_entropy,
      2,
      {{3, {5, 2, 3}, 0}, {2, {5, 2}, 3}},
-     {{"R", "R"}, {"S(0)", "S(0)"}, {"S(1)", "S(1)"}}},
+     {{"R", "R"}, {"S(0)", "S(0)"}, {"S(1)", "S(1)"}, {"S(2)", "R"}}},
+    {"cross_entropy, padded",
+     differences_cross_entropy_padded,
+     2,
+     {{3, {5, 2, 7}, 0}, {2, {5, 2}, 5}},
+     {{"R", "R"}, {"S(0)", "S(0)"}, {"S(1)", "S(1)"}, {"S(2)", "R"}}},
     {"causal_attention",
      differences_attention,
      3,
@@ -207,6 +247,41 @@ static const differences_case differences_cases[] = {
     {"add of sums", differences_add_sum, 2, {DIFFERENCES_ONE, DIFFERENCES_ONE}, {{"R", "S(1)"}}},
     {"transpose of a sum", differences_transpose_sum, 1, {DIFFERENCES_ONE}, {{"R"}, {"S(2)"}}},
     {"sum of a sum", differences_sum_sum, 1, {DIFFERENCES_ONE}, {{"R"}, {"S(0)"}}},
+    {"neg of a sum", differences_neg_sum, 1, {DIFFERENCES_ONE}, {{"R"}, {"S(0)"}}},
+    {"sub of sums", differences_sub_sum, 2, {DIFFERENCES_ONE, DIFFERENCES_ONE}, {{"R", "S(1)"}}},
+    {"sub", differences_sub, 2, {DIFFERENCES_ONE, DIFFERENCES_ONE}, {{NULL}}},
+    {"div", differences_div, 2, {DIFFERENCES_ONE, DIFFERENCES_ONE}, {{NULL}}},
+    {"log, sqrt, exp, tanh", differences_logs, 1, {DIFFERENCES_ONE}, {{NULL}}},
+    {"pow, sigmoid, neg", differences_powers, 1, {DIFFERENCES_ONE}, {{NULL}}},
+    {"clamp, nan_to_num", differences_clamp, 1, {DIFFERENCES_ONE}, {{NULL}}},
+    {"where",
+     differences_where,
+     3,
+     {DIFFERENCES_ONE, DIFFERENCES_ONE, {3, {3, 2, 5}, 2}},
+     {{NULL}}},
+    {"masked_fill", differences_masked_fill, 2, {DIFFERENCES_ONE, {3, {3, 2, 5}, 2}}, {{NULL}}},
+    {"sum_dims", differences_sum_dims, 1, {DIFFERENCES_ONE}, {{"R"}, {"S(0)"}, {"S(1)"}, {"S(2)"}}},
+    {"mean_dims",
+     differences_mean_dims,
+     1,
+     {DIFFERENCES_ONE},
+     {{"R"}, {"S(0)"}, {"S(1)"}, {"S(2)"}}},
+    {"max_dims", differences_max_dims, 1, {DIFFERENCES_ONE}, {{"R"}, {"S(1)"}}},
+    {"bmm",
+     differences_bmm,
+     2,
+     {{3, {5, 4, 2}, 0}, {3, {5, 3, 4}, 0}},
+     {{"R", "R"}, {"S(0)", "S(0)"}}},
+    {"own_tanh", differences_own_tanh, 1, {DIFFERENCES_ONE}, {{NULL}}},
+    {"own_powers", differences_own_powers, 1, {DIFFERENCES_ONE}, {{NULL}}},
+    {"own_power", differences_own_power, 1, {DIFFERENCES_ONE}, {{NULL}}},
+    {"own_times",
+     differences_own_times,
+     2,
+     {DIFFERENCES_ONE, {1, {5}, 0}},
+     {{"R", "R"}, {"S(0)", "R"}, {"S(1)", "R"}, {"S(2)", "S(0)"}}},
+    {"own_rows", differences_own_rows, 1, {DIFFERENCES_ONE}, {{"R"}, {"S(0)"}, {"S(1)"}, {"S(2)"}}},
+    {"own_chunk", differences_own_chunk, 1, {{1, {7}, 0}}, {{"R"}}},
     {"linear of a sum", differences_linear_sum, 3, DIFFERENCES_LINEAR, {{"R", "R", "R"}}},
 };
 enum { DIFFERENCES_CASES = (int)(sizeof differences_cases / sizeof *differences_cases) };
@@ -380,7 +455,8 @@ static inline reshard_status differences_check(const differences_case *c, reshar
     } else {
         differences_draw_any(&draw, ranks, false, &c->inputs[0], job.specs[0]);
         differences_draw_any(&draw, ranks, false, &c->inputs[0], job.detour);
-        memcpy(job.specs[1], job.specs[0], sizeof job.specs[1]);
+        for (int32_t i = 1; i < c->count; i++)
+            memcpy(job.specs[i], job.specs[0], sizeof job.specs[i]);
     }
     for (int32_t i = 0; i < c->count; i++) {
         const differences_input *input = &c->inputs[i];

@@ -26,7 +26,7 @@ static reshard_status lift_beside(void *user, reshard_group *group)
     TRY(reshard_tensor_shard(NULL, group, spec, 0, local, &x));
     TRY(reshard_scope_open(NULL, &scope));
     reshard_tensor *t[] = {local, NULL, x};
-    CHECK(rs_lift(3, t));
+    CHECK(rs_lift("test", -1, 3, t));
     CHECK(t[0] != local && t[0]->distribution != NULL && t[1] == NULL && t[2] == x);
     CHECK(reshard_tensor_group(t[0]) == group);
     /* Brought into the same layout, so that they can be multiplied. */
@@ -89,7 +89,7 @@ static void test_lift__local_stays(void **state)
 {
     (void)state;
     reshard_tensor *local = make_numbers(), *t[] = {local, NULL};
-    assert_true(rs_lift(2, t)); /* no scope is needed, since nothing is done */
+    assert_true(rs_lift("test", -1, 2, t)); /* no scope is needed, since nothing is done */
     assert_ptr_equal(t[0], local);
     reshard_tensor_release(local);
 }

@@ -6,15 +6,11 @@
 #include "tensor/ops/op.h"
 #include "tests/support/check.h"
 #include "tests/support/harness.h"
-#include "tests/tensor/gradients.h"
+#include "tests/tensor/op_functions.h"
 
 #include <string.h>
 
 /* ---- one operation, its definition, and inputs to try it on ---------------------------------- */
-
-typedef struct sizes {
-    int64_t a, b, c, d;
-} sizes;
 
 typedef struct op_case {
     const char *name;
@@ -67,6 +63,62 @@ static void make_broadcast(draw_state *draw, const sizes *s, reshard_tensor **in
 {
     inputs[0] = make_strided(draw, SHAPE(s->a, 1, s->c));
     inputs[1] = make_strided(draw, SHAPE(s->b, 1));
+}
+
+/* 0.5 to 1.5 */
+static reshard_tensor *make_positive_of(draw_state *draw, int32_t ndim, const int64_t *shape)
+{
+    reshard_tensor *made = make_random(RESHARD_F64, draw, ndim, shape);
+    for (int64_t i = 0; i < reshard_tensor_volume(made); i++)
+        set_element(made, i, 1 + element(made, i) / 2);
+    return made;
+}
+
+static void make_positive(draw_state *draw, const sizes *s, reshard_tensor **inputs)
+{
+    inputs[0] = make_positive_of(draw, SHAPE(s->a, s->b, s->c));
+}
+
+static void make_divided(draw_state *draw, const sizes *s, reshard_tensor **inputs)
+{
+    inputs[0] = make_strided(draw, SHAPE(s->a, s->b, s->c));
+    inputs[1] = make_positive_of(draw, SHAPE(s->a, s->b, s->c));
+}
+
+static void make_divided_broadcast(draw_state *draw, const sizes *s, reshard_tensor **inputs)
+{
+    inputs[0] = make_strided(draw, SHAPE(s->a, 1, s->c));
+    inputs[1] = make_positive_of(draw, SHAPE(s->b, 1));
+}
+
+static void make_chosen(draw_state *draw, const sizes *s, reshard_tensor **inputs)
+{
+    make_same(draw, s, inputs);
+    inputs[2] = make_indices(draw, 2, SHAPE(s->a, s->b, s->c));
+}
+
+static void make_chosen_broadcast(draw_state *draw, const sizes *s, reshard_tensor **inputs)
+{
+    make_broadcast(draw, s, inputs);
+    inputs[2] = make_indices(draw, 3, SHAPE(s->c));
+}
+
+static void make_filled(draw_state *draw, const sizes *s, reshard_tensor **inputs)
+{
+    inputs[0] = make_strided(draw, SHAPE(s->a, s->b, s->c));
+    inputs[1] = make_indices(draw, 2, SHAPE(s->a, s->b, s->c));
+}
+
+static void make_filled_broadcast(draw_state *draw, const sizes *s, reshard_tensor **inputs)
+{
+    inputs[0] = make_strided(draw, SHAPE(s->a, s->b, s->c));
+    inputs[1] = make_indices(draw, 2, SHAPE(s->b, 1));
+}
+
+static void make_turned(draw_state *draw, const sizes *s, reshard_tensor **inputs)
+{
+    inputs[0] = make_strided(draw, SHAPE(s->a, s->c, s->b));
+    inputs[1] = make_strided(draw, SHAPE(s->a, s->d, s->c));
 }
 
 /* ---- element by element ---------------------------------------------------------------------- */
@@ -243,6 +295,13 @@ static void make_logits(draw_state *draw, const sizes *s, reshard_tensor **input
 {
     inputs[0] = make_strided(draw, SHAPE(s->a, s->b, s->c));
     inputs[1] = make_indices(draw, s->c, SHAPE(s->a, s->b));
+}
+/* At least two columns, and a first label that is not ignored. */
+static void make_padded(draw_state *draw, const sizes *s, reshard_tensor **inputs)
+{
+    inputs[0] = make_strided(draw, SHAPE(s->a, s->b, s->c + 1));
+    inputs[1] = make_indices(draw, 2, SHAPE(s->a, s->b));
+    set_element(inputs[1], 0, 0);
 }
 static reshard_tensor *run_cross_entropy(reshard_tensor *const *inputs, const void *user)
 {
@@ -449,6 +508,35 @@ static const op_case cases[] = {
     {"split", run_split, make_one, 1, define_split},
     {"views", run_views, make_one, 1, define_views},
     {"dropout", run_dropout, make_one, 1, define_dropout},
+    {"log_softmax", run_log_softmax, make_one, 1, define_log_softmax},
+    {"cross_entropy, padded", run_padded, make_padded, 2, define_padded},
+    {"neg", run_neg, make_one, 1, define_neg},
+    {"exp", run_exp, make_one, 1, define_exp},
+    {"log", run_log, make_positive, 1, define_log},
+    {"sqrt", run_sqrt, make_positive, 1, define_sqrt},
+    {"tanh", run_tanh, make_one, 1, define_tanh},
+    {"sigmoid", run_sigmoid, make_one, 1, define_sigmoid},
+    {"pow 3", run_cube, make_one, 1, define_cube},
+    {"pow -1/2", run_root, make_positive, 1, define_root},
+    {"pow 0", run_zeroth, make_one, 1, define_zeroth},
+    {"clamp", run_clamp, make_one, 1, define_clamp},
+    {"clamp low", run_clamp_low, make_one, 1, define_clamp_low},
+    {"nan_to_num", run_nan_to_num, make_one, 1, define_nan_to_num},
+    {"sub", run_sub, make_same, 2, define_sub},
+    {"sub broadcast", run_sub_broadcast, make_broadcast, 2, define_sub_broadcast},
+    {"div", run_div, make_divided, 2, define_div},
+    {"div broadcast", run_div_broadcast, make_divided_broadcast, 2, define_div_broadcast},
+    {"where", run_where, make_chosen, 3, define_where},
+    {"where broadcast", run_where_broadcast, make_chosen_broadcast, 3, define_where_broadcast},
+    {"masked_fill", run_fill, make_filled, 2, define_fill},
+    {"masked_fill broadcast", run_fill_broadcast, make_filled_broadcast, 2, define_fill_broadcast},
+    {"sum_dims", run_sum_dims, make_one, 1, define_sum_dims},
+    {"sum_dims apart", run_sum_apart, make_one, 1, define_sum_apart},
+    {"mean_dims", run_mean_dims, make_one, 1, define_mean_dims},
+    {"mean_dims, all", run_mean_all, make_one, 1, define_mean_all},
+    {"max_dims", run_max_dims, make_one, 1, define_max_dims},
+    {"max_dims apart", run_max_apart, make_one, 1, define_max_apart},
+    {"bmm", run_bmm, make_turned, 2, define_bmm},
 };
 
 static bool compare_values(const op_case *c, reshard_tensor *const *inputs, const sizes *s,

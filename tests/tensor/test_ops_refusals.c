@@ -3,6 +3,8 @@
 #include "tests/support/check.h"
 #include "tests/tensor/values.h"
 
+#include <math.h>
+
 typedef reshard_tensor *(*refused_fn)(reshard_tensor *x, reshard_tensor *integers);
 
 static reshard_tensor *bad_add(reshard_tensor *x, reshard_tensor *integers)
@@ -69,6 +71,31 @@ static reshard_tensor *bad_attention(reshard_tensor *x, reshard_tensor *integers
     return reshard_causal_attention(x, x, x, 0);
 }
 
+#define BAD(name, call)                                                            \
+    static reshard_tensor *bad_##name(reshard_tensor *x, reshard_tensor *integers) \
+    {                                                                              \
+        (void)x;                                                                   \
+        (void)integers;                                                            \
+        return call;                                                               \
+    }
+BAD(sub, reshard_sub(x, integers))
+BAD(exp, reshard_exp(integers))
+BAD(clamp, reshard_clamp(x, 0, (double)NAN))
+BAD(mask, reshard_where(x, x, x))
+BAD(mask_shape, reshard_where(integers, x, x))
+BAD(large_mask, reshard_masked_fill(reshard_tensor_narrow(x, 0, 0, 1),
+                                    reshard_tensor_unsqueeze(integers, 1), 1))
+BAD(fill, reshard_masked_fill(integers, integers, 1))
+BAD(no_dims, reshard_sum_dims(x, 0, NULL, 0))
+BAD(dims, reshard_max_dims(x, 2, (int32_t[]){1, -1}, 0))
+BAD(far_dim, reshard_mean_dims(x, 1, (int32_t[]){2}, 0))
+BAD(no_max, reshard_max_dims(reshard_tensor_narrow(x, 1, 0, 0), 1, (int32_t[]){1}, 0))
+static const reshard_cross_entropy_options classes_4 = {.size = sizeof classes_4, .classes = 4};
+static const reshard_cross_entropy_options classes_2 = {.size = sizeof classes_2, .classes = 2};
+BAD(classes, reshard_cross_entropy_with(x, integers, &classes_4))
+BAD(padded_label, reshard_cross_entropy_with(x, integers, &classes_2))
+BAD(bmm, reshard_bmm(x, 0, x, 1))
+
 static void test_ops__refusals_have_words(void **state)
 {
     (void)state;
@@ -88,6 +115,20 @@ static void test_ops__refusals_have_words(void **state)
         {bad_dropout, "dropout: a probability of 1, not 0 <= p < 1"},
         {bad_mean, "mean: of no elements"},
         {bad_norm, "rmsnorm: x f32 2x3 with a weight of f32 2x3"},
+        {bad_sub, "sub: input 1 is i64, not f16, bf16, f32, f64, c64 or c128"},
+        {bad_exp, "exp: input 0 is i64, not f16, bf16, f32 or f64"},
+        {bad_clamp, "clamp: the bound high is NaN"},
+        {bad_mask, "where: the mask is f32, not bool, u8 or i64"},
+        {bad_mask_shape, "where: f32 2x3 and bool 2 cannot be broadcast"},
+        {bad_large_mask, "masked_fill: a mask i64 2x1 is larger than f32 1x3"},
+        {bad_fill, "masked_fill: input 0 is i64, not f16, bf16, f32 or f64"},
+        {bad_no_dims, "sum_dims: over 0 dims; there must be one or more"},
+        {bad_dims, "max_dims: dimension 1 is named twice"},
+        {bad_far_dim, "mean_dims: dimension 2 does not exist in a tensor of 2 dimensions"},
+        {bad_no_max, "max_dims: of no elements"},
+        {bad_classes, "cross_entropy: 4 classes of logits with 3 columns"},
+        {bad_padded_label, "cross_entropy: index 1 is 9; it may be 0..1"},
+        {bad_bmm, "bmm: f32 2x3 by f32 2x3; both must have 3 dims"},
         {bad_attention, "causal_attention: input 0 is f32 2x3 and input 0 is f32 2x3; they are "
                         "[batch, heads, length, size], alike"},
     };

@@ -188,6 +188,13 @@ static reshard_status body_into_refused(void *user, reshard_group *group)
     TRY(expect_into(from, other, RESHARD_ERR_INVALID, "f64 8x4 into f64 4x8"));
     TRY(expect_into(from, count, RESHARD_ERR_UNSUPPORTED, "from f64 to i64"));
     TRY(expect_into(from, from, RESHARD_ERR_INVALID, "shares memory"));
+    /* Over the same ranks, but another group: the two would not meet. */
+    reshard_group *again = NULL;
+    TRY(reshard_group_subset(group, 4, (const int32_t[]){0, 1, 2, 3}, &again));
+    reshard_tensor *foreign = spread_random(again, "4: S(1)", RESHARD_F64, SHAPE(8, 4), 1);
+    TRY(expect_into(from, foreign, RESHARD_ERR_INVALID, "distributed over another group"));
+    reshard_tensor_release(foreign);
+    reshard_group_release(again);
     /* What one rank alone does wrong is told to all, and nobody waits. */
     bool odd = reshard_group_rank(group) == 2;
     reshard_tensor *fine = spread_random(group, "4: S(1)", RESHARD_F64, SHAPE(8, 4), 2);

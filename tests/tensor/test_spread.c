@@ -4,6 +4,7 @@
  * operation on whole local tensors (which test_ops.c holds against definitions and differences),
  * for every layout that the operation takes; other layouts are refused in words that name them.
  */
+#include "tensor/dist/spread.h"
 #include "tests/support/check.h"
 #include "tests/tensor/distributed.h"
 
@@ -52,6 +53,13 @@ FN(do_embedding, reshard_embedding(in[0], in[1]))
 FN(do_layernorm, reshard_layernorm(in[0], in[1], in[2], 0.01))
 FN(do_rmsnorm, reshard_rmsnorm(in[0], in[1], 0.01))
 FN(do_cross_entropy, reshard_cross_entropy(in[0], in[1]))
+FN(do_padded, reshard_cross_entropy_with(in[0], in[1],
+                                         &(reshard_cross_entropy_options){
+                                             .size = sizeof(reshard_cross_entropy_options),
+                                             .ignores = 1,
+                                             .ignore_index = 2,
+                                             .classes = 5}))
+FN(do_log_softmax, reshard_log_softmax(in[0], -1))
 FN(do_attention, reshard_causal_attention(in[0], in[1], in[2], 0))
 FN(do_narrow, reshard_tensor_narrow(in[0], 0, 1, 3))
 FN(do_sum_dim, reshard_sum_dim(in[0], 0))
@@ -59,6 +67,16 @@ FN(do_select, reshard_index_select(in[0], 1, in[1]))
 FN(do_merge, reshard_tensor_reshape(in[0], SHAPE(-1)))
 FN(do_heads, reshard_tensor_reshape(in[0], SHAPE(10, 3, 4)))
 FN(do_matmul, reshard_matmul(in[0], in[1]))
+FN(do_neg, reshard_neg(in[0]))
+FN(do_exp, reshard_exp(in[0]))
+FN(do_sub, reshard_sub(in[0], in[1]))
+FN(do_div, reshard_div(in[0], in[1]))
+FN(do_where, reshard_where(in[2], in[0], in[1]))
+FN(do_masked_fill, reshard_masked_fill(in[0], in[1], 4))
+FN(do_sum_dims, reshard_sum_dims(in[0], 2, (int32_t[]){0, 2}, 0))
+FN(do_mean_dims, reshard_mean_dims(in[0], 2, (int32_t[]){0, 2}, 1))
+FN(do_max_dims, reshard_max_dims(in[0], 1, (int32_t[]){-1}, 0))
+FN(do_bmm, reshard_bmm(in[0], 0, in[1], 1))
 
 static reshard_tensor *do_split(reshard_tensor *const *in)
 {
@@ -106,6 +124,16 @@ static reshard_tensor *do_split(reshard_tensor *const *in)
     {3}, {{5, 2, 12}}, \
     {                  \
         0              \
+    }
+#define CHOICE                           \
+    {2, 2, 2}, {{5, 3}, {5, 3}, {5, 3}}, \
+    {                                    \
+        0, 0, 2                          \
+    }
+#define FILL                  \
+    {2, 2}, {{5, 3}, {5, 3}}, \
+    {                         \
+        0, 2                  \
     }
 #define MATMUL                   \
     {3, 2}, {{2, 3, 5}, {5, 7}}, \
@@ -172,6 +200,54 @@ static const op_case cases[] = {
      "3: P(sum)",
      false},
     {"cross_entropy", do_cross_entropy, 2, LOGITS, 2, {"2: R", "2: R"}, NULL, "2: R", false},
+    /* rows that are cut: evenly or not, in blocks, with a rank that has nothing, by two axes */
+    {"softmax", do_softmax, 1, ONE, 2, {"2: S(1)"}, NULL, "2: S(1)", false},
+    {"softmax", do_softmax, 1, ONE, 4, {"4[2,0,3,1]: S(1)"}, NULL, "4[2,0,3,1]: S(1)", false},
+    {"softmax first", do_softmax_first, 1, ONE, 3, {"3: S(0/1)"}, NULL, "3: S(0/1)", false},
+    {"log_softmax", do_log_softmax, 1, ONE, 4, {"2,2: S(1), S(0)"}, NULL, "2,2: S(1), S(0)", false},
+    {"log_softmax", do_log_softmax, 1, ONE, 3, {"3: S(0)"}, NULL, "3: S(0)", false},
+    {"cross_entropy", do_cross_entropy, 2, LOGITS, 3, {"3: S(2)", "3: R"}, NULL, "3: R", false},
+    {"cross_entropy", do_cross_entropy, 2, LOGITS, 3, {"3: S(2/1)", "3: R"}, NULL, "3: R", false},
+    {"cross_entropy",
+     do_cross_entropy,
+     2,
+     LOGITS,
+     4,
+     {"2,2: S(0), S(2)", "2,2: S(0), R"},
+     NULL,
+     "2,2: P, R",
+     false},
+    {"cross_entropy",
+     do_cross_entropy,
+     2,
+     LOGITS,
+     4,
+     {"2,2: S(2), S(2)", "2,2: R, R"},
+     NULL,
+     "2,2: R, R",
+     false},
+    {"cross_entropy, padded",
+     do_padded,
+     2,
+     {3, 2},
+     {{5, 2, 7}, {5, 2}},
+     {0, 5},
+     4,
+     {"2,2: S(0), S(2)", "2,2: S(0), R"},
+     NULL,
+     "2,2: P, R",
+     false},
+    {"cross_entropy, padded",
+     do_padded,
+     2,
+     {3, 2},
+     {{5, 2, 7}, {5, 2}},
+     {0, 5},
+     3,
+     {"3: S(2/1)", "3: R"},
+     NULL,
+     "3: R",
+     false},
     {"attention",
      do_attention,
      3,
@@ -261,7 +337,86 @@ static const op_case cases[] = {
      NULL,
      "2,2: P(sum), S(0)",
      false},
+    /* the small ones */
+    {"neg", do_neg, 1, ONE, 2, {"2: R"}, "2: P(avg)", "2: P(avg)", false},
+    {"exp", do_exp, 1, ONE, 3, {"3: S(flat)"}, NULL, "3: S(flat)", false},
+    {"sub", do_sub, 2, TWO, 2, {"2: P(sum)", "2: P(sum)"}, "2: P(sum)", "2: P(sum)", false},
+    {"div", do_div, 2, TWO, 4, {"2,2: S(0), R", "2,2: S(0), R"}, NULL, "2,2: S(0), R", false},
+    {"where", do_where, 3, CHOICE, 2, {"2: S(1)", "2: S(1)", "2: S(1)"}, NULL, "2: S(1)", false},
+    {"masked_fill", do_masked_fill, 2, FILL, 3, {"3: S(0)", "3: S(0)"}, NULL, "3: S(0)", false},
+    {"sum_dims", do_sum_dims, 1, HEADED, 3, {"3: S(2)"}, NULL, "3: P(sum)", false},
+    {"sum_dims", do_sum_dims, 1, HEADED, 2, {"2: S(1)"}, NULL, "2: S(0)", false},
+    {"sum_dims", do_sum_dims, 1, HEADED, 4, {"2,2: S(0), S(1)"}, NULL, "2,2: P, S(0)", false},
+    {"mean_dims", do_mean_dims, 1, HEADED, 4, {"2,2: S(0), S(2)"}, NULL, "2,2: P, P", false},
+    {"mean_dims", do_mean_dims, 1, HEADED, 2, {"2: S(1)"}, NULL, "2: S(1)", false},
+    {"mean_dims", do_mean_dims, 1, HEADED, 2, {"2: R"}, "2: P(avg)", "2: P(avg)", false},
+    {"max_dims", do_max_dims, 1, ONE, 3, {"3: S(0)"}, NULL, "3: S(0)", false},
+    {"bmm",
+     do_bmm,
+     2,
+     {3, 3},
+     {{3, 2, 5}, {3, 4, 5}},
+     {0},
+     2,
+     {"2: S(0)", "2: S(0)"},
+     NULL,
+     "2: S(0)",
+     false},
     /* what does not fit */
+    {"exp",
+     do_exp,
+     1,
+     ONE,
+     2,
+     {"2: R"},
+     "2: P(sum)",
+     "exp: a tensor with the partial layout \"2: P(sum)\": redistribute it first",
+     true},
+    {"div",
+     do_div,
+     2,
+     TWO,
+     2,
+     {"2: P(sum)", "2: P(sum)"},
+     "2: P(sum)",
+     "div: a tensor with the partial layout \"2: P(sum)\": redistribute it first",
+     true},
+    {"where",
+     do_where,
+     3,
+     CHOICE,
+     2,
+     {"2: S(1)", "2: S(1)", "2: R"},
+     NULL,
+     "where: input 0 has the layout \"2: S(1)\" and input 2 \"2: R\"",
+     true},
+    {"max_dims",
+     do_max_dims,
+     1,
+     ONE,
+     2,
+     {"2: R"},
+     "2: P(sum)",
+     "max_dims: a tensor with the partial layout \"2: P(sum)\": redistribute it first",
+     true},
+    {"max_dims",
+     do_max_dims,
+     1,
+     ONE,
+     2,
+     {"2: S(1)"},
+     NULL,
+     "max_dims: dimension 1 is cut by \"2: S(1)\", which has no gradient: redistribute it first",
+     true},
+    {"mean_dims",
+     do_mean_dims,
+     1,
+     HEADED,
+     2,
+     {"2: R"},
+     "2: P(min)",
+     "mean_dims: a tensor with the partial layout \"2: P(min)\": redistribute it first",
+     true},
     {"add",
      do_add,
      2,
@@ -294,9 +449,27 @@ static const op_case cases[] = {
      1,
      ONE,
      2,
-     {"2: S(1)"},
+     {"2: S(flat)"},
      NULL,
-     "softmax: the last dimension is cut by \"2: S(1)\"",
+     "softmax: the last dimension is cut by \"2: S(flat)\"",
+     true},
+    {"softmax",
+     do_softmax,
+     1,
+     ONE,
+     4,
+     {"2,2: S(1), R"},
+     "2,2: S(1), P",
+     "softmax: a tensor with the partial layout \"2,2: S(1), P(sum)\": redistribute it first",
+     true},
+    {"cross_entropy",
+     do_cross_entropy,
+     2,
+     LOGITS,
+     2,
+     {"2: S(2)", "2: S(0)"},
+     NULL,
+     "cross_entropy: logits with \"2: S(2)\" and labels with \"2: S(0)\"",
      true},
     {"linear",
      do_linear_plain,
@@ -682,9 +855,66 @@ static void test_mean__of_halves_does_not_overflow(void **state)
     run_ranks(2, average_halves, NULL);
 }
 
+/* Where no gradient is recorded, the maximum along a cut dim is a partial one; a rank may have no
+ * part of the dim. */
+static reshard_status maximum(void *user, reshard_group *group)
+{
+    (void)user;
+    reshard_scope *scope = NULL;
+    reshard_tensor *x = spread_random(group, "4: S(1)", RESHARD_F32, SHAPE(5, 3), 1);
+    TRY(reshard_scope_open(NULL, &scope));
+    reshard_tensor *whole = reshard_tensor_full(x);
+    reshard_tensor *y = reshard_max_dims(x, 1, (int32_t[]){1}, 0);
+    TRY(reshard_scope_status(scope));
+    reshard_layout *layout = NULL;
+    TRY(reshard_layout_parse(NULL, "4: P(max)", SHAPE(5), &layout));
+    CHECK(reshard_layout_equals(layout, reshard_tensor_layout(y)));
+    reshard_layout_release(layout);
+    reshard_tensor *again = reshard_max_dims(y, 1, (int32_t[]){0}, 1);
+    CHECK(is_close(reshard_tensor_full(y), reshard_max_dims(whole, 1, (int32_t[]){1}, 0), 0));
+    CHECK(
+        is_close(reshard_tensor_full(again), reshard_max_dims(whole, 2, (int32_t[]){0, 1}, 0), 0));
+    reshard_tensor_release(x);
+    return reshard_scope_close(scope);
+}
+
+static void test_max__of_cut_dims_is_partial(void **state)
+{
+    (void)state;
+    run_ranks(4, maximum, NULL);
+}
+
+/* As many tensors at once as the limit says, and not one more. */
+static reshard_status body_many(void *user, reshard_group *group)
+{
+    (void)user;
+    reshard_tensor *x = spread_random(group, "2: S(0)", RESHARD_F64, SHAPE(4, 1), 1);
+    reshard_tensor *many[RS_SPREAD_MAX + 1];
+    reshard_scope *scope = NULL;
+    for (int i = 0; i <= RS_SPREAD_MAX; i++)
+        many[i] = x;
+    TRY(reshard_scope_open(NULL, &scope));
+    reshard_tensor *y = reshard_tensor_full(reshard_cat(RS_SPREAD_MAX, many, 1));
+    TRY(reshard_scope_status(scope));
+    CHECK(reshard_tensor_shape(y)[1] == RS_SPREAD_MAX && element(y, 0) == element(y, 15));
+    CHECK(reshard_cat(RS_SPREAD_MAX + 1, many, 1) == NULL);
+    CHECK(reshard_scope_close(scope) == RESHARD_ERR_UNSUPPORTED);
+    CHECK(strstr(reshard_error_text(), "17 distributed tensors at once; there may be 16") != NULL);
+    reshard_tensor_release(x);
+    return RESHARD_OK;
+}
+
+static void test_cat__as_many_as_possible(void **state)
+{
+    (void)state;
+    run_ranks(2, body_many, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cat__as_many_as_possible),
+        cmocka_unit_test(test_max__of_cut_dims_is_partial),
         cmocka_unit_test(test_spread__as_on_whole_tensors),
         cmocka_unit_test(test_model__tensor_and_data_parallel),
         cmocka_unit_test(test_mean__of_halves_does_not_overflow),

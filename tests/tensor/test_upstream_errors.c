@@ -59,24 +59,26 @@ static reshard_status refuse_spec(void *user, reshard_group *group)
     return RESHARD_OK;
 }
 
-/* An operation that needs another layout: rows that are cut, and the sum with a local tensor of the
- * whole shape. */
+/* An operation that needs another layout: the norm of rows that are cut, and the sum with a local
+ * tensor of the whole shape. */
 static reshard_status refuse_operation(void *user, reshard_group *group)
 {
     (void)user;
     reshard_tensor *x = spread_random(group, "4: S(1)", RESHARD_F32, SHAPE(10, 20), 1);
     reshard_tensor *one = spread_random(group, "1[0]: S(0)", RESHARD_F32, SHAPE(10, 20), 1);
     reshard_tensor *local = make_zeros(RESHARD_F32, SHAPE(10, 20));
-    CHECK(x != NULL && one != NULL);
+    reshard_tensor *weight = spread_random(group, "4: R", RESHARD_F32, SHAPE(20), 1);
+    CHECK(x != NULL && one != NULL && weight != NULL);
     reshard_scope *scope = NULL;
     TRY(reshard_scope_open(NULL, &scope));
-    reshard_tensor *made = reshard_softmax(x, 1);
+    reshard_tensor *made = reshard_layernorm(x, weight, NULL, 1e-5);
     TRY(expect_refusal(group, reshard_scope_close(scope), made, "4: S(1)"));
     TRY(reshard_scope_open(NULL, &scope));
     made = reshard_add(one, local);
     ran_here(group, "test_invalid_sharding", "%s + %s", ran_tensor(one).text,
              ran_tensor(local).text);
     TRY(expect_refusal(group, reshard_scope_close(scope), made, ""));
+    reshard_tensor_release(weight);
     reshard_tensor_release(local);
     reshard_tensor_release(one);
     reshard_tensor_release(x);

@@ -11,6 +11,7 @@
 #include "tests/support/ways.h"
 #include "transport/agree.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -147,6 +148,76 @@ static void test_agree__long_texts(void **state)
     }
 }
 
+/* What a rank heard, or what its group's run ended with. */
+static void check_fields(const reshard_error *error, int32_t rank, const char *subject)
+{
+    assert_int_equal(error->status, RESHARD_ERR_NOT_FOUND);
+    assert_int_equal(error->hint, RESHARD_HINT_SET_KEY);
+    assert_true(error->has_rank != 0);
+    assert_int_equal(error->rank, rank);
+    assert_string_equal(error->subject, subject);
+}
+
+typedef struct hinting {
+    bool agrees, ends_well;
+    const char *subject;
+    atomic_int right; /* ranks that heard all fields */
+} hinting;
+
+static reshard_status fail_with_hint(void *user, reshard_group *group)
+{
+    hinting *h = user;
+    reshard_error error = {.size = sizeof error};
+    reshard_status status = RESHARD_OK;
+    (void)rs_fail_hint(RESHARD_ERR_IO, RESHARD_HINT_RESUME, "other", "an earlier error");
+    if (reshard_group_rank(group) == 1)
+        status = rs_fail_hint(RESHARD_ERR_NOT_FOUND, RESHARD_HINT_SET_KEY, h->subject, "it is odd");
+    if (!h->agrees)
+        return status;
+    status = reshard_group_agree(group, status);
+    (void)reshard_error_get(&error);
+    h->right += error.status == status && error.hint == RESHARD_HINT_SET_KEY && error.has_rank &&
+                error.rank == 1 && strcmp(error.subject, h->subject) == 0 &&
+                strcmp(error.text, "rank 1: it is odd") == 0;
+    return h->ends_well ? RESHARD_OK : status; /* failing may break the group before all heard */
+}
+
+/* All ranks hear what helps and what the error is about, and so does who runs them. */
+static void test_agree__fields(void **state)
+{
+    (void)state;
+    for (int w = 0; w < WAYS; w++) {
+        hinting heard = {.agrees = true, .ends_well = true, .subject = "head_dim"};
+        assert_int_equal(run_way(&ways[w], 3, fail_with_hint, &heard), RESHARD_OK);
+        assert_int_equal(heard.right, 3);
+        for (int agrees = 0; agrees < 2; agrees++) {
+            hinting h = {.agrees = agrees != 0, .subject = "head_dim"};
+            reshard_error error = {.size = sizeof error};
+            assert_int_equal(run_way(&ways[w], 3, fail_with_hint, &h), RESHARD_ERR_NOT_FOUND);
+            assert_int_equal(reshard_error_get(&error), RESHARD_OK);
+            check_fields(&error, 1, "head_dim");
+            assert_string_equal(error.text, "rank 1: it is odd");
+        }
+    }
+}
+
+/* A subject travels whole or not at all. */
+static void test_agree__long_subjects(void **state)
+{
+    (void)state;
+    char subject[600];
+    for (size_t length = 400; length < sizeof subject; length += 10) {
+        memset(subject, 's', length);
+        subject[length] = '\0';
+        hinting h = {.agrees = true, .subject = subject};
+        reshard_error error = {.size = sizeof error};
+        assert_int_equal(run_way(&ways[0], 2, fail_with_hint, &h), RESHARD_ERR_NOT_FOUND);
+        assert_int_equal(reshard_error_get(&error), RESHARD_OK);
+        check_fields(&error, 1, length <= 430 ? subject : "");
+        assert_string_equal(error.text, "rank 1: it is odd");
+    }
+}
+
 /* The lowest rank without the majority's claim is named, where there is a majority. */
 static void check_majority(const meeting *m, int32_t size)
 {
@@ -238,10 +309,11 @@ static void test_agree__messages(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_agree__all_alike),    cmocka_unit_test(test_agree__odd_one),
-        cmocka_unit_test(test_agree__failing_rank), cmocka_unit_test(test_agree__long_texts),
-        cmocka_unit_test(test_agree__majorities),   cmocka_unit_test(test_agree__faults),
-        cmocka_unit_test(test_agree__messages),
+        cmocka_unit_test(test_agree__all_alike),     cmocka_unit_test(test_agree__odd_one),
+        cmocka_unit_test(test_agree__failing_rank),  cmocka_unit_test(test_agree__long_texts),
+        cmocka_unit_test(test_agree__majorities),    cmocka_unit_test(test_agree__faults),
+        cmocka_unit_test(test_agree__messages),      cmocka_unit_test(test_agree__fields),
+        cmocka_unit_test(test_agree__long_subjects),
     };
     return cmocka_run_group_tests_name("agree", tests, NULL, NULL);
 }

@@ -11,6 +11,7 @@ from .. import _native
 from .._checkpoint import Checkpoint
 from .._dtypes import dtype_name, dtype_number, numpy
 from .._errors import Invalid, Mismatch
+from .._exec import check_apart, range_of, settled
 from .._layout import Layout, Spec
 from .._library import encode, lib
 from .._stored import RankTensor
@@ -46,6 +47,10 @@ def as_torch(array: Any, dtype: str) -> Any:
 
 def as_array(tensor: Any) -> Any:
     """The other way round, for dense CPU tensors."""
+    if tensor.is_conj() or tensor.is_neg() or tensor._is_zerotensor():
+        raise Invalid("a tensor of shape %s is a conjugate, negative or zero that torch has only noted: pass a clone" % (tuple(tensor.shape),))
+    if tensor.numel() and tensor.device.type == "cpu" and not tensor.data_ptr():
+        raise Invalid("a tensor of shape %s has no memory to read into" % (tuple(tensor.shape),))
     if tensor.device.type != "cpu" or not tensor.is_contiguous():
         raise Invalid("a tensor of shape %s on %s: files can only be read into dense CPU tensors" % (tuple(tensor.shape), tensor.device))
     plain = tensor.detach()
@@ -59,7 +64,7 @@ class TorchTensor:
         self.stored = stored
 
     def __getitem__(self, key: Any) -> Any:
-        found = self.stored[key]
+        found = self.stored._index_as(key, self.stored._type(True))
         if self.stored.opaque:  # plain bytes
             return torch.from_numpy(found)
         return as_torch(numpy().asarray(found), self.stored.dtype)  # an index made only of numbers gives a scalar
@@ -121,7 +126,7 @@ def load(path: Any, split: Any = None, *, rank: Optional[int] = None, out: Optio
     thread did when. opening: the options of reshard.open.
     """
     rank = _world()[0] if rank is None else rank
-    with Checkpoint(path, mmap=mmap, rules=None, progress=progress, **opening) as checkpoint:
+    with Checkpoint(path, mmap=mmap, rules=None, raw=True, progress=progress, **opening) as checkpoint:
         parts: Dict[str, List[Any]] = {}
         if out is not None:
             split, parts = _targets(out, split, rank)
@@ -130,9 +135,34 @@ def load(path: Any, split: Any = None, *, rank: Optional[int] = None, out: Optio
         shard = checkpoint.shard("1[%d]: R" % rank if split is None else split, rank, rules=rules, dtype=dtype)
         if out is None:
             return {name: _tensors(found, shard.dtype(name)) for name, found in shard.read(trace=trace, progress=progress).items()}
-        wanted = [_wanted(shard, name, given) for name, given in parts.items() if given or name in shard]
-        checkpoint._read_rank(rank, wanted, trace=trace, progress=progress)
+        wanted = {name: _wanted(shard, name, given) for name, given in parts.items() if given or name in shard}
+        tied = _take_tied(wanted)
+        checkpoint._read_rank(rank, list(wanted.values()), trace=trace, progress=progress)
+        for name, tensor in tied.items():
+            _check_tied(checkpoint, rank, name, tensor)
     return dict(out)
+
+
+def _take_tied(wanted: Dict[str, RankTensor]) -> Dict[str, RankTensor]:
+    """Takes out the tensors that have exactly the memory of an earlier one, as tied weights do. Other overlaps are refused."""
+    tied: Dict[str, RankTensor] = {}
+    seen = set()
+    for name, tensor in list(wanted.items()):
+        place = tuple((array.ctypes.data, array.nbytes) for array in tensor.arrays if array.nbytes)
+        if place and place in seen:
+            tied[name] = wanted.pop(name)
+        seen.add(place)
+    check_apart([range_of(array, True, name) for name, tensor in wanted.items() for array in tensor.arrays if array.nbytes])
+    return tied
+
+
+def _check_tied(checkpoint: Checkpoint, rank: int, name: str, tensor: RankTensor) -> None:
+    """One memory cannot hold two values: the checkpoint must have the same for both names."""
+    np = numpy()
+    again = [np.empty_like(array) for array in tensor.arrays]
+    checkpoint._read_rank(rank, [tensor._replace(arrays=again)])
+    if not all(np.array_equal(one.reshape(-1).view("u1"), two.reshape(-1).view("u1")) for one, two in zip(tensor.arrays, again)):
+        raise Mismatch('tensor "%s" shares its memory with another one, but the checkpoint has different values for the two' % name)
 
 
 def _tensors(found: Any, dtype: str) -> Any:
@@ -143,11 +173,13 @@ def _wanted(shard: Any, name: str, given: List[Any]) -> RankTensor:
     held = shard._find(name)
     wanted = [each.shape for each in held.shards]
     whole = _parts(held.layout, shard.rank, given, torch_dtype(held.dtype)) if len(given) < len(wanted) else given
+    for each in whole:
+        if dtype_name(each.dtype) != held.dtype:
+            raise Mismatch('tensor "%s": a part of %s among parts of %s' % (name, each.dtype, held.dtype))
     if [tuple(each.shape) for each in whole] != wanted:
         raise Mismatch('tensor "%s": shapes %s, but %r gives this rank %s' %
                        (name, [tuple(each.shape) for each in given], held.layout, wanted))
-    found: RankTensor = shard._wanted(name, [as_array(each) for each in whole])
-    return found
+    return RankTensor(held.source, held.layout, held.dtype, [as_array(each) for each in whole])
 
 
 # ---- writing ------------------------------------------------------------------------------------
@@ -181,8 +213,15 @@ def save(tensors: Mapping[str, Any], path: Any, split: Any = None, group: Any = 
     """
     size = dist.get_world_size(group)
     everyone = _agree.attempt(group, lambda: _offer(tensors, split, size, shapes))
-    mine = _describe(tensors, split, size)[0]
-    listed = _agree.attempt(group, lambda: _join(everyone))[dist.get_rank(group)]
+    mine: Dict[str, List[Any]] = {}
+
+    def prepare() -> Any:
+        # Here, where all ranks learn of an error, and not while they write together.
+        for name, part in _describe(tensors, split, size)[0].items():
+            mine[name] = [settled(each.detach()).cpu().contiguous() for each in _shapes.as_shards(part)]
+        return _join(everyone)
+
+    listed = _agree.attempt(group, prepare)[dist.get_rank(group)]
     made = Group(group)
     _agree.attempt(group, lambda: _write(made, encode(path, "a path"), listed, mine, dist.get_rank(group), sync))
 
@@ -206,13 +245,13 @@ def _join(everyone: List[Any]) -> List[Tuple[str, str, Tuple[int, ...], str]]:
     return [(name, specs[name], shape, dtype) for name, (shape, dtype) in found.items()]
 
 
-def _write(group: Group, path: bytes, listed: List[Any], mine: Dict[str, Any], rank: int, sync: bool) -> None:
+def _write(group: Group, path: bytes, listed: List[Any], mine: Dict[str, List[Any]], rank: int, sync: bool) -> None:
     table = (_native.reshard_live_tensor * max(1, len(listed)))()
     kept: List[Any] = []
     for i, (name, spec, shape, dtype) in enumerate(listed):
         layout = Layout(Spec(spec), shape)
         shards = layout.shards(rank)
-        given = [each.detach().cpu().contiguous() for each in _shapes.as_shards(mine[name])] if name in mine else []
+        given = mine.get(name, [])
         memory = (c_void_p * max(1, len(shards)))(*[each.data_ptr() for each in given])
         table[i] = _native.reshard_live_tensor(encode(name, "a name"), dtype_number(dtype), layout._pointer, memory)
         kept.append((layout, given, memory))

@@ -8,6 +8,7 @@ import torch.distributed as dist
 from .. import _native
 from .._dtypes import dtype_name
 from .._errors import Check, Invalid, Mismatch, MemoryLimit, Unsupported
+from .._exec import check_apart, settled
 from .._layout import Layout
 from .._library import lib
 from .._plan import Plan, PlanTensor, StreamMove
@@ -237,7 +238,7 @@ class Redistribute:
         for shard in shards:
             if dtype_name(shard.dtype) != dtype or shard.device != self.device:
                 raise Mismatch("%s: %s on %s instead of %s on %s" % (name, shard.dtype, shard.device, dtype, self.device))
-        return [shard.detach().contiguous().view(-1) for shard in shards]
+        return [settled(shard.detach()).contiguous().view(-1) for shard in shards]
 
     def _make_results(self, out: Optional[Mapping[str, Any]]) -> Dict[str, Any]:
         results: Dict[str, Any] = {}
@@ -247,7 +248,7 @@ class Redistribute:
                 flats = self._flats(tensor.name, tensor.target, tensor.target_dtype, out)
                 given = _shapes.as_shards(out[tensor.name]) if tensor.name in out else []
                 if any(shard.numel() and shard.detach().data_ptr() != flat.data_ptr() for shard, flat in zip(given, flats)):
-                    raise Invalid("%s: results must be contiguous" % tensor.name)
+                    raise Invalid("%s: results must be contiguous, and no conjugate or negative that torch has only noted" % tensor.name)
                 made: List[Any] = given
             else:
                 made = [_memory.empty(shard.shape, torch_dtype(tensor.target_dtype), self.device) for shard in shards]
@@ -265,15 +266,8 @@ class Redistribute:
 
     def _check_apart(self) -> None:
         """Checks that no result shares memory with a source or another result, which it would overwrite."""
-        ranges = [(flat.data_ptr(), flat.data_ptr() + flat.numel() * flat.element_size(), kind == "target", self.plan.tensors[i].name)
-                  for (kind, i), flats in self._slots.items() if kind != "intermediate" for flat in flats if flat.numel()]
-        end, target_end = (0, ""), (0, "")
-        for start, stop, is_target, name in sorted(ranges):
-            other_end, other = end if is_target else target_end
-            if start < other_end:
-                raise Invalid("%s and %s share memory: results must not overlap the sources or each other" % (other, name))
-            end = max(end, (stop, name))
-            target_end = max(target_end, (stop, name)) if is_target else target_end
+        check_apart((flat.data_ptr(), flat.data_ptr() + flat.numel() * flat.element_size(), kind == "target", self.plan.tensors[i].name)
+                    for (kind, i), flats in self._slots.items() if kind != "intermediate" for flat in flats if flat.numel())
 
     def _memory(self, link: Any, shard: int, source: bool) -> Any:
         kind = (("intermediate" if link.source_is_intermediate else "source") if source else

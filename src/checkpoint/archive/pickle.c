@@ -125,8 +125,8 @@ static const opcode opcodes[256] = {
 
 reshard_status rs_pickle_fail(const rs_pickle_reader *reader, const char *words)
 {
-    return rs_fail(RESHARD_ERR_SYNTAX, "%s, byte %zu: %s: %s", reader->what, reader->opcode_at,
-                   reader->opcode, words);
+    return rs_fail_hint(RESHARD_ERR_SYNTAX, RESHARD_HINT_NONE, reader->what, "%s, byte %zu: %s: %s",
+                        reader->what, reader->opcode_at, reader->opcode, words);
 }
 
 /* ---- arguments ------------------------------------------------------------------------------- */
@@ -216,8 +216,9 @@ static reshard_status do_proto(rs_pickle_reader *reader, const rs_pickle_argumen
 {
     if (argument->number <= RS_PICKLE_PROTOCOL_MAX)
         return RESHARD_OK;
-    return rs_fail(RESHARD_ERR_UNSUPPORTED, "%s, byte %zu: pickle protocol %u is not known",
-                   reader->what, reader->opcode_at, (unsigned)argument->number);
+    return rs_fail_hint(RESHARD_ERR_UNSUPPORTED, RESHARD_HINT_NONE, reader->what,
+                        "%s, byte %zu: pickle protocol %u is not known", reader->what,
+                        reader->opcode_at, (unsigned)argument->number);
 }
 
 /* A frame says how many bytes can be read in one go; here all of them are in memory. */
@@ -232,13 +233,15 @@ reshard_status rs_pickle_step(rs_pickle_reader *reader)
 {
     reader->opcode_at = reader->at;
     if (reader->at == reader->count)
-        return rs_fail(RESHARD_ERR_SYNTAX, "%s, byte %zu: the pickle ends before its STOP",
-                       reader->what, reader->at);
+        return rs_fail_hint(RESHARD_ERR_SYNTAX, RESHARD_HINT_NONE, reader->what,
+                            "%s, byte %zu: the pickle ends before its STOP", reader->what,
+                            reader->at);
     unsigned char code = (unsigned char)reader->bytes[reader->at++];
     const opcode *found = &opcodes[code];
     if (found->name == NULL)
-        return rs_fail(RESHARD_ERR_SYNTAX, "%s, byte %zu: 0x%02x is no opcode of pickles",
-                       reader->what, reader->opcode_at, (unsigned)code);
+        return rs_fail_hint(RESHARD_ERR_SYNTAX, RESHARD_HINT_NONE, reader->what,
+                            "%s, byte %zu: 0x%02x is no opcode of pickles", reader->what,
+                            reader->opcode_at, (unsigned)code);
     rs_pickle_argument argument = {.which = found->which};
     reader->opcode = found->name;
     reshard_status status = RESHARD_OK;
@@ -292,6 +295,8 @@ static reshard_status keep_globals(rs_pickle *pickle, rs_pickle_reader *reader)
     for (size_t i = 0; i < count; i++) {
         if (kept == 0 || compare_globals(&globals[kept - 1], &globals[i]) != 0)
             globals[kept++] = globals[i];
+        else if (globals[i]->global->is_called)
+            ((rs_pickle_global *)globals[kept - 1]->global)->is_called = true;
     }
     pickle->globals = rs_arena_copy(&pickle->arena, globals, kept, sizeof *globals);
     pickle->global_count = kept;
@@ -330,8 +335,8 @@ reshard_status rs_pickle_read_taking(reshard_context *context, const char *what,
                                      rs_pickle **out_pickle, size_t *out_used)
 {
     if (count > RS_PICKLE_BYTES_MAX)
-        return rs_fail(RESHARD_ERR_RANGE, "%s: %zu bytes are more than a pickle may have", what,
-                       count);
+        return rs_fail_about(RESHARD_ERR_RANGE, what, "%zu bytes are more than a pickle may have",
+                             count);
     rs_pickle *pickle = rs_allocate(context, sizeof *pickle);
     if (pickle == NULL)
         return rs_allocation_status();

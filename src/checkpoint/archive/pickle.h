@@ -58,6 +58,9 @@ typedef struct rs_pickle_items {
 
 typedef struct rs_pickle_global {
     rs_slice module, name;
+    /* Python would call it, or an attribute of it, to read the pickle. Making an object without
+     * calling its class (NEWOBJ) does not count. In rs_pickle_globals: any of that name. */
+    bool is_called;
 } rs_pickle_global;
 
 typedef struct rs_pickle_call {
@@ -122,7 +125,9 @@ const char *rs_pickle_kind_text(const rs_pickle_node *node);
 bool rs_pickle_is(const rs_pickle_node *node, rs_pickle_kind kind);
 /* Is it this global? "builtins" and "copyreg" also match their names in Python 2. */
 bool rs_pickle_is_global(const rs_pickle_node *node, const char *module, const char *name);
-/* Is it a call (REDUCE or OBJECT) of this global? */
+/* Is it a call, that is REDUCE or OBJECT? */
+bool rs_pickle_is_any_call(const rs_pickle_node *node);
+/* Is it a call of this global? */
 bool rs_pickle_is_call(const rs_pickle_node *node, const char *module, const char *name);
 /* False unless it is an int that fits into 64 bits. A bool is not an int here. */
 bool rs_pickle_int(const rs_pickle_node *node, int64_t *out_integer);

@@ -330,7 +330,7 @@ static reshard_status make_global(reader *r, rs_slice module, rs_slice name, nod
     rs_pickle_global *global = rs_arena_allocate(r->arena, sizeof *global);
     if (made == NULL || global == NULL)
         return rs_allocation_status();
-    *global = (rs_pickle_global){module, name};
+    *global = (rs_pickle_global){.module = module, .name = name};
     made->global = global;
     r->globals[r->global_count++] = made;
     r->lasting_at = r->opcode_at;
@@ -372,12 +372,23 @@ static reshard_status push_call(reader *r, rs_pickle_kind kind, rs_pickle_call c
     return rs_pickle_push(r, made);
 }
 
+/* Notes that Python would call this: a global, or what a call such as getattr(global, ..) gives. */
+static void note_call(const node *callable)
+{
+    if (is_call(callable) && callable->call->arguments->items.count != 0)
+        callable = callable->call->arguments->items.nodes[0];
+    if (callable->kind == RS_PICKLE_GLOBAL) /* the reader made it, and still owns it */
+        ((rs_pickle_global *)callable->global)->is_called = true;
+}
+
 reshard_status rs_pickle_do_call(reader *r, const argument *a)
 {
     reshard_status status = need(r, 2);
     if (status != RESHARD_OK)
         return status;
     const node *arguments = pop(r), *callable = pop(r);
+    if (a->which == RS_PICKLE_REDUCE)
+        note_call(callable);
     return push_call(r, (rs_pickle_kind)a->which,
                      (rs_pickle_call){.callable = callable, .arguments = arguments});
 }
@@ -400,6 +411,7 @@ reshard_status rs_pickle_do_call_keywords(reader *r, const argument *a)
 static reshard_status push_instance(reader *r, const node *class, int64_t begin)
 {
     reshard_status status = gather(r, RS_PICKLE_TUPLE, begin);
+    note_call(class);
     return status == RESHARD_OK
                ? push_call(r, RS_PICKLE_OBJECT,
                            (rs_pickle_call){.callable = class, .arguments = pop(r)})

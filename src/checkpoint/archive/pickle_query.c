@@ -54,14 +54,14 @@ bool rs_pickle_is_global(const rs_pickle_node *node, const char *module, const c
            (strcmp(module, "copyreg") == 0 && rs_slice_equals(given, "copy_reg"));
 }
 
-static bool is_call(const rs_pickle_node *node)
+bool rs_pickle_is_any_call(const rs_pickle_node *node)
 {
     return rs_pickle_is(node, RS_PICKLE_REDUCE) || rs_pickle_is(node, RS_PICKLE_OBJECT);
 }
 
 bool rs_pickle_is_call(const rs_pickle_node *node, const char *module, const char *name)
 {
-    return is_call(node) && rs_pickle_is_global(node->call->callable, module, name);
+    return rs_pickle_is_any_call(node) && rs_pickle_is_global(node->call->callable, module, name);
 }
 
 bool rs_pickle_int(const rs_pickle_node *node, int64_t *out_integer)
@@ -100,7 +100,9 @@ size_t rs_pickle_count(const rs_pickle_node *node)
 
 const rs_pickle_node *rs_pickle_dict(const rs_pickle_node *node)
 {
-    return is_call(node) ? node->call->dict : rs_pickle_is(node, RS_PICKLE_DICT) ? node : NULL;
+    return rs_pickle_is_any_call(node)          ? node->call->dict
+           : rs_pickle_is(node, RS_PICKLE_DICT) ? node
+                                                : NULL;
 }
 
 const rs_pickle_node *rs_pickle_get(const rs_pickle_node *node, const char *key)

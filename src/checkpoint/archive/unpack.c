@@ -5,6 +5,7 @@
 
 #include "base/context.h"
 #include "base/error.h"
+#include "base/references.h"
 #include "checkpoint/archive/zstd_read.h"
 #include "system/thread.h"
 
@@ -134,8 +135,8 @@ static void forget_decoders(const packed *content)
 
 static reshard_status fail_short(const packed *content)
 {
-    return rs_fail(RESHARD_ERR_CORRUPT, "%s: what is compressed in it ends too early",
-                   rs_file_path(content->file));
+    return rs_fail_about(RESHARD_ERR_CORRUPT, rs_file_path(content->file),
+                         "what is compressed in it ends too early");
 }
 
 static reshard_status skip(decoder *from, uint64_t at)
@@ -273,11 +274,10 @@ static reshard_status measure(packed *content, uint64_t bytes_max)
         if (status == RESHARD_OK)
             keep_tail(content, scratch, done);
         if (status == RESHARD_OK && from.given > bytes_max)
-            status = rs_fail(RESHARD_ERR_CORRUPT,
-                             "%s: the zstd stream at byte %llu holds more than the %llu bytes "
-                             "that can belong to it",
-                             rs_file_path(content->file), (unsigned long long)content->at,
-                             (unsigned long long)bytes_max);
+            status = rs_fail_about(RESHARD_ERR_CORRUPT, rs_file_path(content->file),
+                                   "the zstd stream at byte %llu holds more than the %llu bytes "
+                                   "that can belong to it",
+                                   (unsigned long long)content->at, (unsigned long long)bytes_max);
         if (status == RESHARD_OK && rs_context_cancelled(context))
             status = rs_fail(RESHARD_ERR_CANCELLED, "cancelled while reading %s",
                              rs_file_path(content->file));

@@ -34,15 +34,15 @@ typedef struct ending {
 
 static reshard_status fail(const rs_zip *zip, reshard_status status, const char *words)
 {
-    return rs_fail(status, "%s: zip file at byte %llu: %s", rs_file_path(zip->file),
-                   (unsigned long long)zip->begin, words);
+    return rs_fail_about(status, rs_file_path(zip->file), "zip file at byte %llu: %s",
+                         (unsigned long long)zip->begin, words);
 }
 
 reshard_status rs_zip_fail(const rs_zip *zip, reshard_status status, rs_slice name,
                            const char *words)
 {
-    return rs_fail(status, "%s: member \"%.*s\": %s", rs_file_path(zip->file), rs_slice_shown(name),
-                   name.bytes, words);
+    return rs_fail_about(status, rs_file_path(zip->file), "member \"%.*s\": %s",
+                         rs_slice_shown(name), name.bytes, words);
 }
 
 /* ---- the end --------------------------------------------------------------------------------- */
@@ -357,8 +357,9 @@ reshard_status rs_zip_open(reshard_context *context, const rs_file *file, uint64
 {
     assert(file != NULL);
     if (begin > INT64_MAX || count > INT64_MAX - begin)
-        return rs_fail(RESHARD_ERR_RANGE, "%s: no file has %llu bytes from byte %llu on",
-                       rs_file_path(file), (unsigned long long)count, (unsigned long long)begin);
+        return rs_fail_about(RESHARD_ERR_RANGE, rs_file_path(file),
+                             "no file has %llu bytes from byte %llu on", (unsigned long long)count,
+                             (unsigned long long)begin);
     rs_zip *zip = rs_allocate(context, sizeof *zip);
     if (zip == NULL)
         return rs_allocation_status();

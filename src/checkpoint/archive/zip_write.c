@@ -333,9 +333,11 @@ reshard_status rs_zip_draft_finish(const rs_zip_draft *draft, rs_file *file, uin
     for (size_t i = 0; i < draft->count; i++) {
         const drafted *item = &draft->items[i];
         if (sums[i].bytes != item->bytes)
-            return rs_fail(RESHARD_ERR_CHECK, "%s: member \"%.*s\": %llu of its %llu bytes written",
-                           rs_file_path(file), rs_slice_shown(item->name), item->name.bytes,
-                           (unsigned long long)sums[i].bytes, (unsigned long long)item->bytes);
+            return rs_fail_about(RESHARD_ERR_CHECK, rs_file_path(file),
+                                 "member \"%.*s\": %llu of its %llu bytes written",
+                                 rs_slice_shown(item->name), item->name.bytes,
+                                 (unsigned long long)sums[i].bytes,
+                                 (unsigned long long)item->bytes);
     }
     unsigned char *header = rs_allocate(draft->context, room);
     reshard_status status = header != NULL ? RESHARD_OK : rs_allocation_status();

@@ -112,15 +112,15 @@ reshard_status rs_zstd_reader_read(rs_zstd_reader *reader, void *bytes, size_t c
         if (ZSTD_getErrorCode(result) == ZSTD_error_memory_allocation)
             return rs_allocation_status();
         if (ZSTD_isError(result))
-            return rs_fail(RESHARD_ERR_CORRUPT,
-                           "%s: its zstd stream is damaged before byte %llu: %s",
-                           rs_file_path(reader->file), (unsigned long long)reader->at,
-                           ZSTD_getErrorName(result));
+            return rs_fail_about(RESHARD_ERR_CORRUPT, rs_file_path(reader->file),
+                                 "its zstd stream is damaged before byte %llu: %s",
+                                 (unsigned long long)reader->at, ZSTD_getErrorName(result));
         reader->in_frame = result != 0;
         if (reader->in_frame && reader->left == 0 && output.pos == before &&
             reader->input.pos == input_before)
-            return rs_fail(RESHARD_ERR_CORRUPT, "%s: its zstd stream is cut off at byte %llu",
-                           rs_file_path(reader->file), (unsigned long long)reader->at);
+            return rs_fail_about(RESHARD_ERR_CORRUPT, rs_file_path(reader->file),
+                                 "its zstd stream is cut off at byte %llu",
+                                 (unsigned long long)reader->at);
     }
     *out_done = output.pos;
     return RESHARD_OK;

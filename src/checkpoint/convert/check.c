@@ -4,8 +4,10 @@
  * the output matches the source, and that the source did not change.
  */
 #include "base/context.h"
+#include "base/options.h"
 #include "checkpoint/convert/conversion.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 /* ---- paths ----------------------------------------------------------------------------------- */
@@ -33,7 +35,8 @@ static reshard_status check_outside(reshard_context *context, const char *source
     char *folder = find_folder(context, target);
     for (bool is_top = false; folder != NULL && !is_top && status == RESHARD_OK;) {
         if (rs_path_same(folder, source))
-            status = rs_fail(RESHARD_ERR_INVALID, "%s: lies inside the source %s", target, source);
+            status =
+                rs_fail_about(RESHARD_ERR_INVALID, target, "lies inside the source %s", source);
         char *inner = folder;
         folder = rs_path_join(context, inner, "..");
         is_top = folder != NULL && (!rs_path_same(folder, folder) || rs_path_same(folder, inner));
@@ -45,9 +48,9 @@ static reshard_status check_outside(reshard_context *context, const char *source
     return status;
 }
 
-reshard_status rs_run_check_paths(const rs_conversion_run *run)
+static reshard_status check_paths(reshard_context *context, const char *source, const char *target,
+                                  bool resume, bool leads)
 {
-    const char *source = run->conversion->source->path, *target = run->target;
     rs_path_kind kind = RS_PATH_NONE;
     rs_output_kind found = RS_OUTPUT_OTHER;
     if (strspn(target, "/.") == strlen(target))
@@ -56,24 +59,49 @@ reshard_status rs_run_check_paths(const rs_conversion_run *run)
     if (status != RESHARD_OK)
         return status;
     if (kind != RS_PATH_NONE && rs_path_same(source, target))
-        return rs_fail(RESHARD_ERR_INVALID, "%s: cannot be converted onto itself", target);
+        return rs_fail_about(RESHARD_ERR_INVALID, target, "cannot be converted onto itself");
     if (kind == RS_PATH_FOLDER)
-        status = rs_output_look(run->context, target, &found);
+        status = rs_output_look(context, target, &found);
     if (status != RESHARD_OK)
         return rs_fail_within(status, "%s: exists already", target);
+    /* One rank asks: those of one run would take each other for another process. */
+    if (found != RS_OUTPUT_OTHER && leads)
+        status = rs_journal_check_idle(context, target);
+    if (status != RESHARD_OK)
+        return status;
     if (found == RS_OUTPUT_UNFINISHED)
-        return rs_fail(RESHARD_ERR_INVALID,
-                       "%s: exists already, and its journal says that it is not finished: rename "
-                       "it to what it was, %s.partial, and resume that, or remove it",
-                       target, target);
-    if (found == RS_OUTPUT_FINISHED && !run->options.resume)
-        return rs_fail(RESHARD_ERR_UNFINISHED,
-                       "%s: exists already, by a conversion that was interrupted at its last step; "
-                       "resume it",
-                       target);
+        return rs_fail_about(RESHARD_ERR_INVALID, target,
+                             "exists already, and its journal says that it is not finished: rename "
+                             "it to what it was, %s.partial, and resume that, or remove it",
+                             target);
+    if (found == RS_OUTPUT_FINISHED && !resume)
+        return rs_fail_hint(
+            RESHARD_ERR_UNFINISHED, RESHARD_HINT_RESUME, target,
+            "%s: exists already, by a conversion that was interrupted at its last step; resume it",
+            target);
     if (kind != RS_PATH_NONE && found == RS_OUTPUT_OTHER)
-        return rs_fail(RESHARD_ERR_INVALID, "%s: exists already", target);
-    return check_outside(run->context, source, target);
+        return rs_fail_about(RESHARD_ERR_INVALID, target, "exists already");
+    return check_outside(context, source, target);
+}
+
+reshard_status rs_run_check_paths(const rs_conversion_run *run)
+{
+    return check_paths(run->context, run->conversion->source->path, run->target,
+                       run->options.resume != 0, run->team == NULL || rs_team_leads(run->team));
+}
+
+reshard_status reshard_conversion_check_target(reshard_context *context, const char *source,
+                                               const char *target,
+                                               const reshard_conversion_run_options *options)
+{
+    reshard_conversion_run_options chosen;
+    reshard_status status =
+        rs_options_read("conversion run options", options, &chosen, sizeof chosen);
+    if (status == RESHARD_OK && (source == NULL || target == NULL))
+        status = rs_fail(RESHARD_ERR_INVALID, "the path of the source or of the target is NULL");
+    if (status == RESHARD_OK)
+        status = check_paths(context, source, target, chosen.resume != 0, true);
+    return status == RESHARD_OK && chosen.resume == 0 ? rs_output_check(context, target) : status;
 }
 
 /* ---- comparing ------------------------------------------------------------------------------- */
@@ -133,12 +161,57 @@ reshard_status rs_run_check_source(const rs_conversion_run *run)
         const rs_stored_file *file = &source->files[i];
         rs_file_stamp now = {.bytes = 0};
         reshard_status status = rs_file_read_stamp(file->file, &now);
-        if (status == RESHARD_OK &&
-            (now.bytes != file->bytes || now.modified != file->stamp.modified))
-            status = rs_fail(RESHARD_ERR_CHECK, "%s: changed while it was converted",
-                             rs_file_path(file->file));
+        /* Programs can put the modification time back, but not the time of change. Making a link
+         * to a file changes that, too. */
+        bool same = now.bytes == file->bytes && now.modified == file->stamp.modified &&
+                    now.inode == file->stamp.inode &&
+                    (run->options.link || now.changed == file->stamp.changed);
+        if (status == RESHARD_OK && !same)
+            status = rs_fail_about(
+                RESHARD_ERR_CHECK, rs_file_path(file->file),
+                "changed while it was converted (its size, its times, or what they "
+                "stand for: content, owner, mode, links); remove %s, and convert again",
+                run->output.path);
         if (status != RESHARD_OK)
             return status;
     }
     return RESHARD_OK;
+}
+
+reshard_status rs_run_check_output(const rs_conversion_run *run)
+{
+    const rs_target *target = &run->conversion->target;
+    for (int32_t i = 0; i < target->file_count; i++) {
+        const rs_file *file = run->target_files[i];
+        rs_file *there = NULL;
+        rs_file_stamp ours = {.bytes = 0}, found = {.bytes = 0};
+        if (file == NULL)
+            continue;
+        reshard_status status = rs_file_open(run->context, rs_file_path(file), &there);
+        if (status == RESHARD_OK)
+            status = rs_file_read_stamp(file, &ours);
+        if (status == RESHARD_OK)
+            status = rs_file_read_stamp(there, &found);
+        rs_file_close(there);
+        if (status == RESHARD_OK &&
+            (found.inode != ours.inode || found.bytes != target->files[i].bytes))
+            status = rs_fail_about(
+                RESHARD_ERR_CHECK, rs_file_path(file),
+                "another program changed it while it was written (it has %" PRIu64
+                " bytes, not %" PRIu64 ", or is another file); remove %s, and convert "
+                "again",
+                found.bytes, target->files[i].bytes, run->output.path);
+        if (status != RESHARD_OK)
+            return status;
+    }
+    return RESHARD_OK;
+}
+
+bool rs_run_has_holes(const rs_conversion_run *run)
+{
+    for (int32_t i = 0; i < run->conversion->target.file_count; i++) {
+        if (run->target_files[i] != NULL && rs_file_has_holes(run->target_files[i]))
+            return true;
+    }
+    return false;
 }

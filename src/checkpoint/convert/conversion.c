@@ -4,6 +4,8 @@
  * with source, rules and options is found here, before anything is written.
  */
 #include "checkpoint/convert/conversion.h"
+#include "checkpoint/convert/mapped.h"
+#include "checkpoint/convert/target_make.h"
 
 #include "base/context.h"
 #include "base/digest.h"
@@ -51,7 +53,37 @@ static reshard_status plan_routes(reshard_conversion *conversion)
     return RESHARD_OK;
 }
 
-/* Adds a tensor of the source to the digest. */
+static void digest_tensor(rs_digest *digest, const rs_stored_tensor *tensor);
+
+/* Adds what a tensor is computed from. */
+static void digest_formula(rs_digest *digest, const rs_stored_tensor *tensor)
+{
+    const rs_formula *formula = tensor->formula;
+    if (formula->codes != NULL) {
+        digest_tensor(digest, formula->codes);
+        digest_tensor(digest, formula->scales);
+        rs_digest_i64s(digest, formula->blocks, RESHARD_NDIM_MAX);
+    }
+    if (formula->constant != NULL)
+        rs_digest_bytes(digest, formula->constant, (size_t)tensor->element_bytes);
+    rs_digest_bytes(digest, &formula->added, sizeof formula->added);
+    rs_digest_u64(digest, (uint64_t)formula->link_count);
+    for (int64_t i = 0; i < formula->link_count; i++) {
+        const rs_formula_link *link = &formula->links[i];
+        digest_tensor(digest, link->source);
+        rs_digest_i64s(digest, link->source_at, link->source->carried_ndim);
+        rs_digest_i64s(digest, link->target_at, tensor->carried_ndim);
+        for (int32_t k = 0; k < link->axis_count; k++) {
+            const reshard_link_axis *axis = &link->axes[k];
+            const int64_t numbers[5] = {axis->size, axis->source_dim, axis->target_dim,
+                                        axis->source_step, axis->target_step};
+            rs_digest_i64s(digest, numbers, 5);
+        }
+    }
+}
+
+/* Adds a tensor of the source to the digest. Formulas are made of stored tensors, so this does not
+ * recurse further. */
 static void digest_tensor(rs_digest *digest, const rs_stored_tensor *tensor)
 {
     rs_digest_bytes(digest, tensor->name.bytes, tensor->name.count);
@@ -59,11 +91,8 @@ static void digest_tensor(rs_digest *digest, const rs_stored_tensor *tensor)
     rs_digest_u64(digest, (uint64_t)tensor->ndim);
     rs_digest_i64s(digest, tensor->shape, tensor->ndim);
     rs_pieces_digest(digest, tensor);
-    if (tensor->formula == NULL)
-        return;
-    digest_tensor(digest, tensor->formula->codes);
-    digest_tensor(digest, tensor->formula->scales);
-    rs_digest_i64s(digest, tensor->formula->blocks, RESHARD_NDIM_MAX);
+    if (tensor->formula != NULL)
+        digest_formula(digest, tensor);
 }
 
 void rs_conversion_digest(const reshard_conversion *conversion, uint64_t out_digest[2])
@@ -78,6 +107,10 @@ void rs_conversion_digest(const reshard_conversion *conversion, uint64_t out_dig
         rs_digest_u64(&digest, (uint64_t)source->files[i].stamp.modified);
     }
     rs_target_digest(target, &digest);
+    if (target->mapped != NULL) {
+        rs_digest_u64(&digest, target->mapped->digest[0]);
+        rs_digest_u64(&digest, target->mapped->digest[1]);
+    }
     for (int64_t i = 0; i < target->tensor_count; i++)
         digest_tensor(&digest, target->stored[i]);
     rs_digest_finish(&digest, out_digest);
@@ -99,31 +132,24 @@ reshard_status rs_conversion_fit(const reshard_conversion *conversion, size_t th
     return RESHARD_OK;
 }
 
-static reshard_status check_source(const reshard_checkpoint *source)
+/* Numbers that the user asked for are taken as they are, or refused. */
+static reshard_status check_memory(reshard_conversion *conversion,
+                                   const reshard_conversion_options *options)
 {
-    return !source->is_one_rank
-               ? RESHARD_OK
-               : rs_fail(RESHARD_ERR_INVALID,
-                         "%s: is the file of one rank, and was opened to be looked at",
-                         source->path);
+    size_t threads = options->threads > 0 ? (size_t)options->threads : 1;
+    if (options->memory_bytes_max != 0 && options->memory_bytes_max / threads < MEMORY_MIN)
+        return rs_fail(RESHARD_ERR_INVALID, "%zu bytes of memory are too few: %zu %s at least %zu",
+                       options->memory_bytes_max, threads,
+                       threads == 1 ? "thread needs" : "threads need",
+                       threads * (size_t)MEMORY_MIN);
+    return rs_team_choose_threads(&conversion->team, options->threads, &conversion->threads);
 }
 
-static reshard_status check_memory(const reshard_conversion_options *options)
+/* Makes all ranks cut blocks for the leader's memory. `adapts`: the user did not ask for a number
+ * of threads. Collective. */
+static reshard_status share_memory(reshard_conversion *conversion, bool adapts)
 {
-    if (options->memory_bytes_max != 0 && options->memory_bytes_max < MEMORY_MIN)
-        return rs_fail(RESHARD_ERR_INVALID,
-                       "%zu bytes of memory are too few: at least %zu are needed",
-                       options->memory_bytes_max, (size_t)MEMORY_MIN);
-    if (options->threads < 0)
-        return rs_fail(RESHARD_ERR_INVALID, "%d threads", (int)options->threads);
-    return RESHARD_OK;
-}
-
-/* Makes all ranks cut blocks for the leader's memory. Collective. */
-static reshard_status share_memory(reshard_conversion *conversion, int32_t threads)
-{
-    conversion->threads = rs_team_thread_count(&conversion->team, threads);
-    rs_engine_share_memory(conversion->memory_bytes, threads == 0, &conversion->threads,
+    rs_engine_share_memory(conversion->memory_bytes, adapts, &conversion->threads,
                            &conversion->thread_bytes);
     uint64_t thread_bytes = conversion->thread_bytes;
     reshard_status status = rs_team_tell(&conversion->team, RESHARD_OK, &thread_bytes);
@@ -139,9 +165,9 @@ static reshard_status share_memory(reshard_conversion *conversion, int32_t threa
 static reshard_status plan(reshard_conversion *conversion,
                            const reshard_conversion_options *options)
 {
-    reshard_status status = check_source(conversion->source);
+    reshard_status status = rs_cuts_check_source(conversion->source);
     if (status == RESHARD_OK)
-        status = check_memory(options);
+        status = check_memory(conversion, options);
     if (status == RESHARD_OK)
         status = rs_target_init(&conversion->target, conversion->source, options);
     if (status == RESHARD_OK)
@@ -205,7 +231,7 @@ reshard_status reshard_conversion_create(reshard_context *context,
     status = chosen.trace != NULL ? plan_traced(conversion, &chosen) : plan(conversion, &chosen);
     status = compare_plans(conversion, status);
     if (status == RESHARD_OK)
-        status = share_memory(conversion, chosen.threads);
+        status = share_memory(conversion, chosen.threads == 0);
     if (status == RESHARD_OK)
         *out_conversion = conversion;
     else
@@ -239,16 +265,32 @@ reshard_status reshard_conversion_get_stats(const reshard_conversion *conversion
                                       .memory_bytes =
                                           (uint64_t)conversion->threads * conversion->thread_bytes,
                                       .threads = conversion->threads,
-                                      .ranks = conversion->team.rank_count};
+                                      .ranks = conversion->team.rank_count,
+                                      .naming = target->naming != NULL ? target->naming : ""};
     for (int64_t i = 0; i < conversion->route_count; i++) {
         const rs_route *route = &conversion->routes[i];
         stats.move_count += route->move_count;
         const rs_formula *formula = route->source->formula;
-        stats.bytes_read +=
-            formula != NULL ? formula->codes->bytes + formula->scales->bytes : route->source->bytes;
+        if (rs_formula_is_quantised(route->source))
+            stats.bytes_read += formula->codes->bytes + formula->scales->bytes;
+        else if (formula == NULL || formula->constant == NULL)
+            stats.bytes_read += route->source->bytes;
         stats.bytes_shared += route->direct ? route->target->bytes : 0;
     }
     return rs_report_write("conversion stats", &stats, sizeof stats, out_stats);
+}
+
+int64_t reshard_conversion_source(const reshard_conversion *conversion, int64_t tensor,
+                                  int64_t index)
+{
+    const rs_target *target = &conversion->target;
+    if (tensor < 0 || tensor >= target->tensor_count || index < 0)
+        return -1;
+    int64_t origin = target->origins[tensor];
+    if (target->mapped == NULL)
+        return index == 0 ? origin : -1;
+    const rs_mapped_origin *made = &target->mapped->origins[origin];
+    return index < made->count ? made->sources[index] : -1;
 }
 
 reshard_status reshard_conversion_get_tensor(const reshard_conversion *conversion, int64_t index,
@@ -258,27 +300,27 @@ reshard_status reshard_conversion_get_tensor(const reshard_conversion *conversio
     if (index < 0 || index >= target->tensor_count)
         return rs_fail(RESHARD_ERR_RANGE, "tensor %lld of %lld", (long long)index,
                        (long long)target->tensor_count);
-    const rs_stored_tensor *tensor = &target->tensors[index];
-    static const rs_target_row none;
-    const rs_target_row *row = target->rows[index] != NULL ? target->rows[index] : &none;
-    const reshard_conversion_tensor found = {.name = tensor->name.bytes,
-                                             .name_bytes = tensor->name.count,
-                                             .source = target->origins[index],
-                                             .dtype = tensor->dtype,
-                                             .ndim = tensor->ndim,
-                                             .shape = tensor->shape,
-                                             .cut = row->cut,
-                                             .rule_file = row->rule_file,
-                                             .rule_line = row->rule_line,
-                                             .local_ndim = row->local_ndim,
-                                             .local_shape = row->local_shape,
-                                             .padded_shape = row->padded_shape};
+    int64_t origin = target->origins[index];
+    const rs_mapped_origin *made = target->mapped != NULL ? &target->mapped->origins[origin] : NULL;
+    reshard_conversion_tensor found =
+        rs_cut_tensor_of(&target->tensors[index], reshard_conversion_source(conversion, index, 0),
+                         target->rows[index]);
+    if (made != NULL) {
+        found.source_count = made->count;
+        found.map_file = made->file;
+        found.map_line = made->line;
+    }
     return rs_report_write("conversion tensor", &found, sizeof found, out_tensor);
 }
 
 const char *reshard_conversion_note(const reshard_conversion *conversion, int64_t index)
 {
     return rs_notes_at(&conversion->target.lines, index);
+}
+
+const char *reshard_conversion_warning(const reshard_conversion *conversion, int64_t index)
+{
+    return rs_notes_at(&conversion->target.warnings, index);
 }
 
 const char *reshard_conversion_file_name(const reshard_conversion *conversion, int32_t file)
@@ -293,6 +335,9 @@ void reshard_conversion_get_matrix(const reshard_conversion *conversion, uint64_
     memset(out_bytes, 0, (size_t)conversion->source->file_count * columns * sizeof *out_bytes);
     for (int64_t i = 0; i < conversion->route_count; i++) {
         const rs_route *route = &conversion->routes[i];
+        const rs_formula *formula = route->source->formula;
+        if (formula != NULL && formula->constant != NULL)
+            continue;
         for (int64_t j = 0; j < route->move_count; j++) {
             const rs_route_move *move = &route->moves[j];
             size_t row = (size_t)route->source->pieces[move->source].file;

@@ -10,11 +10,17 @@
 #ifndef RS_CHECKPOINT_CONVERT_CONVERSION_H
 #define RS_CHECKPOINT_CONVERT_CONVERSION_H
 
-#include "checkpoint/body/target.h"
 #include "checkpoint/convert/output.h"
 #include "checkpoint/engine/engine.h"
+#include "checkpoint/target/target.h"
 
 #include <reshard/conversion.h>
+
+/* A file without weights that goes along. */
+typedef struct rs_other_file {
+    const char *folder; /* the source's, or the one that config.json is taken from */
+    const char *name;
+} rs_other_file;
 
 struct reshard_conversion {
     reshard_context *context;
@@ -30,8 +36,8 @@ struct reshard_conversion {
     int64_t route_count;
     rs_route *routes;       /* of the tensors that are not empty, in the order of the source */
     rs_file **source_files; /* indexed by number, for the engine */
-    int64_t other_count;    /* files of the source's folder that are copied along, sorted by name */
-    const char **others;
+    int64_t other_count;    /* files that are copied along, each name once */
+    rs_other_file *others;
     rs_slice config_text; /* the new config.json if it changes; otherwise bytes is NULL */
     uint64_t bytes;       /* to be written */
 };
@@ -50,6 +56,7 @@ typedef struct rs_conversion_run {
     rs_ledger ledger;
     rs_engine engine;
     rs_entry_sums *entry_sums; /* NULL: the format has no CRCs */
+    rs_crcs *crcs;             /* of what is read; NULL: none, or checked before */
     rs_trace_track *track;     /* of the calling thread; NULL: nothing is traced */
     uint64_t bytes_recorded;   /* bytes done when the journal was last written */
     /* overflows that this rank counted, while running blocks or verifying */
@@ -101,6 +108,13 @@ reshard_status rs_run_check_copies(rs_conversion_run *run);
 reshard_status rs_run_verify(rs_conversion_run *run, rs_sums *sums);
 /* Checks that the files of the source have not changed since they were opened. Errors: CHECK. */
 reshard_status rs_run_check_source(const rs_conversion_run *run);
+/* Checks that the files that were written still have their names and sizes. Errors: CHECK;
+ * NOT_FOUND. */
+reshard_status rs_run_check_output(const rs_conversion_run *run);
+/* Whether a file that was written has holes. That is possible where it shares blocks with a source
+ * that has some, or where zeros take no space, and otherwise only if another program truncated
+ * it. */
+bool rs_run_has_holes(const rs_conversion_run *run);
 
 /* ---- padding (padding.c) --------------------------------------------------------------------- */
 

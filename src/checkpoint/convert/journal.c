@@ -13,137 +13,39 @@
 #include <time.h>
 #include <unistd.h>
 
-#define JOURNAL_VERSION "reshard conversion 2\n"
-#define BLOCKS_DONE "blocks done\n"
-#define FINISHED "finished\n"
-#define JOURNAL_BYTES_MAX ((size_t)1 << 30)
+enum { LINE_BYTES = RS_JOURNAL_LINE_BYTES };
 
-enum { LINE_BYTES = 128 };
-
-/* ---- lines ----------------------------------------------------------------------------------- */
-
-static int print_head(char text[LINE_BYTES], const rs_journal_head *head)
+static reshard_status lock(rs_file *file, const char *folder)
 {
-    return snprintf(text, LINE_BYTES, JOURNAL_VERSION "%016" PRIx64 "%016" PRIx64 " %" PRIu64 "\n",
-                    head->digest[0], head->digest[1], head->thread_bytes);
-}
-
-static int print_run(char line[LINE_BYTES], uint64_t nonce)
-{
-    return snprintf(line, LINE_BYTES, "run %016" PRIx64 "\n", nonce);
-}
-
-static int print_done(char line[LINE_BYTES], int64_t first, int64_t count)
-{
-    return snprintf(line, LINE_BYTES, "done %" PRId64 " %" PRId64 "\n", first, count);
-}
-
-/* A scanned line counts only if printing its values gives exactly the same text. */
-static bool begins_with(const char *text, const char *printed)
-{
-    return strncmp(text, printed, strlen(printed)) == 0;
-}
-
-/* The length of the head; 0 if there is none. */
-static size_t scan_head(const char *text, rs_journal_head *head)
-{
-    char printed[LINE_BYTES];
-    if (!begins_with(text, JOURNAL_VERSION) ||
-        sscanf(text + strlen(JOURNAL_VERSION), "%16" SCNx64 "%16" SCNx64 " %19" SCNu64,
-               &head->digest[0], &head->digest[1], &head->thread_bytes) != 3)
-        return 0;
-    int length = print_head(printed, head);
-    return begins_with(text, printed) && head->thread_bytes != 0 ? (size_t)length : 0;
-}
-
-static bool scan_done(const char *line, int64_t *first, int64_t *count)
-{
-    char printed[LINE_BYTES];
-    if (sscanf(line, "done %18" SCNd64 " %18" SCNd64, first, count) != 2)
-        return false;
-    (void)print_done(printed, *first, *count);
-    return begins_with(line, printed);
-}
-
-static bool scan_run(const char *line, uint64_t *nonce)
-{
-    char printed[LINE_BYTES];
-    if (sscanf(line, "run %16" SCNx64, nonce) != 1)
-        return false;
-    (void)print_run(printed, *nonce);
-    return begins_with(line, printed);
-}
-
-/* Reads the whole lines after the head. Returns false if one of them is not ours. */
-static bool scan_lines(const char *line, rs_journal_state *state)
-{
-    int64_t first, count;
-    for (; *line != '\0'; line = strchr(line, '\n') + 1) {
-        if (begins_with(line, FINISHED))
-            state->finished = true;
-        else if (begins_with(line, BLOCKS_DONE))
-            state->blocks_done = true;
-        else if (!scan_run(line, &state->nonce) && !scan_done(line, &first, &count))
-            return false;
-    }
-    return true;
+    reshard_status status = rs_file_lock(file);
+    return status == RESHARD_OK
+               ? status
+               : rs_fail_about(
+                     status, folder,
+                     "another process is at work here; wait until it is done, or stop it");
 }
 
 /* ---- what an earlier run left ---------------------------------------------------------------- */
 
-/* Reads all of it. An incomplete end that a crash left, which may be zeros, does not count. */
-static reshard_status read_text(rs_journal *journal, const char *folder)
+/* Opens the journal for writing, and reads what is in it. */
+static reshard_status open_text(rs_journal *journal, reshard_context *context, const char *folder)
 {
-    uint64_t size = 0;
-    reshard_status status = rs_file_size(journal->file, &size);
-    if (status == RESHARD_OK && size > JOURNAL_BYTES_MAX)
-        status = rs_fail(RESHARD_ERR_CORRUPT, "%s: the journal is too long", folder);
-    if (status != RESHARD_OK)
-        return status;
-    journal->text_bytes = (size_t)size + 1;
-    journal->text = rs_allocate(journal->context, journal->text_bytes);
-    if (journal->text == NULL)
-        return rs_allocation_status();
-    status = rs_file_read(journal->file, journal->text, (size_t)size, 0);
-    if (status != RESHARD_OK)
-        return status;
-    journal->text[size] = '\0';
-    char *end = strrchr(journal->text, '\n');
-    *(end != NULL ? end + 1 : journal->text) = '\0';
-    journal->bytes = strlen(journal->text);
-    size_t head = scan_head(journal->text, &journal->head);
-    if (head == 0 || !scan_lines(journal->text + head, &journal->state))
-        return rs_fail(RESHARD_ERR_INVALID,
-                       "%s: has a journal that this release of reshard did not write; remove the "
-                       "folder",
-                       folder);
-    return RESHARD_OK;
-}
-
-static reshard_status open_text(rs_journal *journal, reshard_context *context, const char *folder,
-                                bool for_writing)
-{
-    *journal = (rs_journal){.context = context};
+    *journal = (rs_journal){.context = context, .found.context = context};
     char *path = rs_path_join(context, folder, RS_JOURNAL_NAME);
     if (path == NULL)
         return rs_allocation_status();
-    reshard_status status = for_writing ? rs_file_open_write(context, path, &journal->file)
-                                        : rs_file_open(context, path, &journal->file);
+    reshard_status status = rs_file_open_write(context, path, &journal->file);
     rs_release(context, path, strlen(path) + 1);
-    if (status == RESHARD_OK && for_writing)
-        status = rs_file_lock(journal->file);
-    return status == RESHARD_OK ? read_text(journal, folder) : status;
-}
-
-reshard_status rs_journal_peek(reshard_context *context, const char *folder,
-                               rs_journal_state *out_state)
-{
-    rs_journal journal;
-    reshard_status status = open_text(&journal, context, folder, false);
     if (status == RESHARD_OK)
-        *out_state = journal.state;
-    rs_journal_close(&journal);
-    return status;
+        status = lock(journal->file, folder);
+    if (status == RESHARD_OK)
+        status = rs_journal_text_read(&journal->found, context, journal->file, folder);
+    if (status != RESHARD_OK)
+        return status;
+    journal->bytes = strlen(journal->found.lines);
+    journal->head = journal->found.head;
+    journal->state = journal->found.state;
+    return RESHARD_OK;
 }
 
 reshard_status rs_journal_check_idle(reshard_context *context, const char *folder)
@@ -155,7 +57,7 @@ reshard_status rs_journal_check_idle(reshard_context *context, const char *folde
     reshard_status status = rs_file_open(context, path, &file);
     rs_release(context, path, strlen(path) + 1);
     if (status == RESHARD_OK)
-        status = rs_file_lock(file); /* closing releases the lock */
+        status = lock(file, folder); /* closing releases the lock */
     rs_file_close(file);
     return status == RESHARD_ERR_NOT_FOUND ? RESHARD_OK : status;
 }
@@ -163,10 +65,10 @@ reshard_status rs_journal_check_idle(reshard_context *context, const char *folde
 void rs_journal_recall(const rs_journal *journal, rs_ledger *ledger)
 {
     int64_t first, count;
-    for (const char *line = journal->text; line != NULL && *line != '\0';
+    for (const char *line = journal->found.lines; line != NULL && *line != '\0';
          line = strchr(line, '\n') + 1) {
-        if (scan_done(line, &first, &count) && first >= 0 && count >= 0 && first <= ledger->count &&
-            count <= ledger->count - first)
+        if (rs_journal_scan_done(line, &first, &count) && first >= 0 && count >= 0 &&
+            first <= ledger->count && count <= ledger->count - first)
             rs_ledger_recall(ledger, first, count);
     }
 }
@@ -195,7 +97,7 @@ static reshard_status append_run(rs_journal *journal)
 {
     char line[LINE_BYTES];
     uint64_t nonce = make_nonce();
-    reshard_status status = append(journal, line, (size_t)print_run(line, nonce));
+    reshard_status status = append(journal, line, (size_t)rs_journal_print_run(line, nonce));
     journal->state.nonce = nonce;
     /* Sync in any case: other ranks, maybe on other machines, are about to read this. */
     return status == RESHARD_OK ? rs_file_sync(journal->file) : status;
@@ -206,7 +108,7 @@ reshard_status rs_journal_create(rs_journal *journal, reshard_context *context, 
 {
     assert(head->thread_bytes != 0);
     char text[LINE_BYTES];
-    *journal = (rs_journal){.context = context, .head = *head};
+    *journal = (rs_journal){.context = context, .found.context = context, .head = *head};
     char *path = rs_path_join(context, folder, RS_JOURNAL_NAME);
     char *new_path = path != NULL ? rs_path_join(context, folder, RS_JOURNAL_NEW_NAME) : NULL;
     reshard_status status = new_path != NULL ? rs_file_create(context, new_path, &journal->file)
@@ -214,7 +116,7 @@ reshard_status rs_journal_create(rs_journal *journal, reshard_context *context, 
     if (status == RESHARD_OK)
         status = rs_file_lock(journal->file);
     if (status == RESHARD_OK)
-        status = append(journal, text, (size_t)print_head(text, head));
+        status = append(journal, text, (size_t)rs_journal_print_head(text, head));
     if (status == RESHARD_OK)
         status = append_run(journal);
     if (status == RESHARD_OK)
@@ -240,15 +142,14 @@ static reshard_status cut_off(rs_journal *journal)
 reshard_status rs_journal_open(rs_journal *journal, reshard_context *context, const char *folder,
                                const rs_journal_head *head)
 {
-    reshard_status status = open_text(journal, context, folder, true);
+    reshard_status status = open_text(journal, context, folder);
     if (status != RESHARD_OK)
         return status;
     const uint64_t *found = journal->head.digest;
     if (found[0] != head->digest[0] || found[1] != head->digest[1])
-        return rs_fail(RESHARD_ERR_INVALID,
-                       "%s: is of another conversion, or the source or the options have changed "
-                       "since; remove it",
-                       folder);
+        return rs_fail_about(RESHARD_ERR_INVALID, folder,
+                             "is of another conversion, or the source or the options have changed "
+                             "since; remove it");
     status = cut_off(journal);
     return status == RESHARD_OK ? append_run(journal) : status;
 }
@@ -256,8 +157,8 @@ reshard_status rs_journal_open(rs_journal *journal, reshard_context *context, co
 void rs_journal_close(rs_journal *journal)
 {
     rs_file_close(journal->file);
-    rs_release(journal->context, journal->text, journal->text_bytes);
-    *journal = (rs_journal){.context = journal->context};
+    rs_journal_text_release(&journal->found);
+    *journal = (rs_journal){.context = journal->context, .found.context = journal->context};
 }
 
 reshard_status rs_journal_record(rs_journal *journal, rs_ledger *ledger, bool sync)
@@ -268,7 +169,7 @@ reshard_status rs_journal_record(rs_journal *journal, rs_ledger *ledger, bool sy
     for (int64_t first = 0, count = 0;
          status == RESHARD_OK && rs_ledger_record(ledger, &first, &count); first += count) {
         char line[LINE_BYTES];
-        status = append(journal, line, (size_t)print_done(line, first, count));
+        status = append(journal, line, (size_t)rs_journal_print_done(line, first, count));
         any = true;
     }
     return status == RESHARD_OK && any && sync ? rs_file_sync(journal->file) : status;
@@ -285,12 +186,15 @@ static reshard_status append_mark(rs_journal *journal, const char *line, bool *m
     return status;
 }
 
-reshard_status rs_journal_end_blocks(rs_journal *journal, bool sync)
+reshard_status rs_journal_end_blocks(rs_journal *journal, int64_t count, bool sync)
 {
-    return append_mark(journal, BLOCKS_DONE, &journal->state.blocks_done, sync);
+    char line[LINE_BYTES];
+    (void)rs_journal_print_blocks_done(line, count);
+    return append_mark(journal, line, &journal->state.blocks_done, sync);
 }
 
 reshard_status rs_journal_finish(rs_journal *journal, bool sync)
 {
-    return append_mark(journal, FINISHED, &journal->state.finished, sync);
+    assert(journal->state.blocks_done);
+    return append_mark(journal, RS_JOURNAL_FINISHED, &journal->state.finished, sync);
 }

@@ -7,7 +7,11 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
+
+/* Most folders inside of each other. */
+#define DEPTH_MAX 8
 
 static void release_path(reshard_context *context, char *path)
 {
@@ -75,10 +79,9 @@ static reshard_status clear_beginning(const rs_output *output)
     reshard_status status = rs_folder_list_all(output->context, output->path, &names);
     bool begins = names.count == 1 && strcmp(names.items[0], RS_JOURNAL_NEW_NAME) == 0;
     if (status == RESHARD_OK && names.count != 0 && !begins)
-        status = rs_fail(RESHARD_ERR_INVALID,
-                         "%s: is not a folder that a conversion left (it has no journal); remove "
-                         "it",
-                         output->path);
+        status = rs_fail_about(RESHARD_ERR_INVALID, output->path,
+                               "is not a folder that a conversion left (it has no journal); remove "
+                               "it");
     rs_names_release(&names);
     if (status != RESHARD_OK || !begins)
         return status;
@@ -91,15 +94,46 @@ static reshard_status clear_beginning(const rs_output *output)
 static reshard_status take_over(rs_output *output, const rs_journal_head *head, bool sync)
 {
     if (!output->named && !rs_folder_is_private(output->path))
-        return rs_fail(RESHARD_ERR_INVALID,
-                       "%s: is not a folder that a conversion of this user left; remove it",
-                       output->path);
+        return rs_fail_about(RESHARD_ERR_INVALID, output->path,
+                             "is not a folder that a conversion of this user left; remove it");
     reshard_status status = rs_journal_open(&output->journal, output->context, output->path, head);
     output->resumed = status == RESHARD_OK;
     if (status != RESHARD_ERR_NOT_FOUND)
         return status;
     status = clear_beginning(output);
     return status == RESHARD_OK ? make_journal(output, head, sync) : status;
+}
+
+/* Fails if something exists where the folder is to be created. */
+static reshard_status check_free(reshard_context *context, const char *path)
+{
+    rs_path_kind kind = RS_PATH_NONE;
+    rs_output_kind found = RS_OUTPUT_OTHER;
+    reshard_status status = rs_path_kind_of(path, &kind);
+    if (status != RESHARD_OK || kind == RS_PATH_NONE)
+        return status;
+    if (kind != RS_PATH_FOLDER)
+        return rs_fail_about(RESHARD_ERR_INVALID, path,
+                             "is not a folder that a conversion left; remove it");
+    status = rs_journal_check_idle(context, path);
+    if (status == RESHARD_OK)
+        status = rs_output_look(context, path, &found);
+    if (status != RESHARD_OK)
+        return status;
+    return rs_fail_hint(
+        RESHARD_ERR_UNFINISHED, RESHARD_HINT_RESUME, path,
+        "%s: exists, left by a conversion that was interrupted%s; resume it, or remove it", path,
+        found == RS_OUTPUT_OTHER ? " (or has only just begun)" : "");
+}
+
+reshard_status rs_output_check(reshard_context *context, const char *target)
+{
+    rs_output output;
+    reshard_status status = enter(&output, context, target, false);
+    if (status == RESHARD_OK)
+        status = check_free(context, output.path);
+    rs_output_release(&output);
+    return status;
 }
 
 reshard_status rs_output_create(rs_output *output, reshard_context *context, const char *target,
@@ -115,21 +149,11 @@ reshard_status rs_output_create(rs_output *output, reshard_context *context, con
         status = rs_path_kind_of(output->path, &kind);
     if (status != RESHARD_OK)
         return status;
-    if (kind != RS_PATH_NONE && kind != RS_PATH_FOLDER)
-        return rs_fail(RESHARD_ERR_INVALID, "%s: is not a folder that a conversion left; remove it",
-                       output->path);
-    if (kind != RS_PATH_NONE && !resume) {
-        status = rs_journal_check_idle(context, output->path);
-        return status != RESHARD_OK
-                   ? status
-                   : rs_fail(RESHARD_ERR_UNFINISHED,
-                             "%s: exists, left by a conversion that was interrupted; resume it, or "
-                             "remove it",
-                             output->path);
-    }
-    if (kind != RS_PATH_NONE)
+    if (kind == RS_PATH_FOLDER && resume)
         return take_over(output, head, sync);
-    status = rs_folder_create(context, output->path);
+    status = check_free(context, output->path);
+    if (status == RESHARD_OK)
+        status = rs_folder_create(context, output->path);
     if (status != RESHARD_OK)
         return status;
     status = make_journal(output, head, sync);
@@ -146,10 +170,10 @@ reshard_status rs_output_join(rs_output *output, reshard_context *context, const
     if (status == RESHARD_OK)
         status = rs_journal_peek(context, output->path, &state);
     if (status == RESHARD_ERR_NOT_FOUND || (status == RESHARD_OK && state.nonce != nonce))
-        status = rs_fail(RESHARD_ERR_MISMATCH,
-                         "%s: is not the folder that rank 0 writes into; all ranks have to see the "
-                         "same files",
-                         output->path);
+        status =
+            rs_fail_about(RESHARD_ERR_MISMATCH, output->path,
+                          "is not the folder that rank 0 writes into; all ranks have to see the "
+                          "same files");
     return status;
 }
 
@@ -176,10 +200,46 @@ reshard_status rs_output_expect(rs_output *output, const char *name)
     return rs_names_add(&output->names, name);
 }
 
+/* Adds the files below a folder of the output. front: its name there with a slash, or "". */
+static reshard_status list_files(const rs_output *output, const char *front, int depth,
+                                 rs_names *found)
+{
+    reshard_context *context = output->context;
+    rs_names names = {.context = context};
+    char *folder = rs_path_join(context, output->path, front);
+    reshard_status status =
+        folder != NULL ? rs_folder_list_all(context, folder, &names) : rs_allocation_status();
+    for (int64_t i = 0; status == RESHARD_OK && i < names.count; i++) {
+        rs_path_kind kind = RS_PATH_NONE;
+        size_t room = strlen(front) + strlen(names.items[i]) + 2;
+        char *name = rs_allocate(context, room);
+        if (name == NULL) {
+            status = rs_allocation_status();
+            break;
+        }
+        (void)snprintf(name, room, "%s%s", front, names.items[i]);
+        char *path = rs_path_join(context, output->path, name);
+        status = path != NULL ? rs_path_kind_of(path, &kind) : rs_allocation_status();
+        bool is_folder = kind == RS_PATH_FOLDER && depth < DEPTH_MAX;
+        if (status == RESHARD_OK && is_folder) {
+            (void)snprintf(name, room, "%s%s/", front, names.items[i]);
+            status = list_files(output, name, depth + 1, found);
+        } else if (status == RESHARD_OK) {
+            status = rs_names_add(found, name);
+        }
+        release_path(context, path);
+        rs_release(context, name, room);
+    }
+    rs_names_release(&names);
+    release_path(context, folder);
+    return status;
+}
+
 reshard_status rs_output_check_names(rs_output *output, bool all)
 {
     rs_names found = {.context = output->context};
-    reshard_status status = rs_folder_list_all(output->context, output->path, &found);
+    reshard_status status = list_files(output, "", 0, &found);
+    rs_names_sort(&found);
     rs_names_sort(&output->names);
     for (int64_t i = 0; status == RESHARD_OK && i < found.count; i++) {
         if (strcmp(found.items[i], RS_JOURNAL_NAME) != 0 &&
@@ -210,9 +270,9 @@ static reshard_status take_file(const rs_output *output, const char *path, uint6
     /* A file with links may be the source's, which must not be written. */
     if (status == RESHARD_ERR_NOT_FOUND ||
         (status == RESHARD_OK && (size != bytes || rs_file_has_links(file))))
-        status = rs_fail(RESHARD_ERR_INVALID,
-                         "%s: is not as the interrupted conversion left it; remove %s", path,
-                         output->path);
+        status =
+            rs_fail_about(RESHARD_ERR_INVALID, path,
+                          "is not as the interrupted conversion left it; remove %s", output->path);
     if (status == RESHARD_OK)
         *out_file = file;
     else
@@ -240,6 +300,54 @@ static reshard_status make_file(const rs_output *output, const char *path, uint6
     return status;
 }
 
+/* Makes the folders that a name leads through. The output's own is private until the end, so these
+ * may have their permissions at once. */
+static reshard_status make_folders(const rs_output *output, const char *name)
+{
+    reshard_context *context = output->context;
+    reshard_status status = RESHARD_OK;
+    for (const char *slash = strchr(name, '/'); status == RESHARD_OK && slash != NULL;
+         slash = strchr(slash + 1, '/')) {
+        rs_path_kind kind = RS_PATH_NONE;
+        char *path = rs_path_join(context, output->path, name);
+        if (path == NULL)
+            return rs_allocation_status();
+        size_t bytes = strlen(path) + 1;
+        path[strlen(output->path) + 1 + (size_t)(slash - name)] = '\0';
+        status = rs_path_kind_of(path, &kind);
+        if (status == RESHARD_OK && kind == RS_PATH_NONE)
+            status = rs_folder_create(context, path);
+        if (status == RESHARD_OK && kind == RS_PATH_NONE && output->journal.file != NULL)
+            status = rs_folder_publish(context, path, output->journal.file);
+        rs_release(context, path, bytes);
+    }
+    return status;
+}
+
+reshard_status rs_output_sync(const rs_output *output)
+{
+    reshard_context *context = output->context;
+    reshard_status status = RESHARD_OK;
+    for (int64_t i = 0; status == RESHARD_OK && i < output->names.count; i++) {
+        const char *name = output->names.items[i];
+        const char *before = i > 0 ? output->names.items[i - 1] : "";
+        for (const char *slash = strchr(name, '/'); status == RESHARD_OK && slash != NULL;
+             slash = strchr(slash + 1, '/')) {
+            size_t length = (size_t)(slash - name) + 1;
+            if (strncmp(name, before, length) == 0)
+                continue; /* synced for the name before this one */
+            char *path = rs_path_join(context, output->path, name);
+            if (path == NULL)
+                return rs_allocation_status();
+            size_t bytes = strlen(path) + 1;
+            path[strlen(output->path) + length] = '\0';
+            status = rs_folder_sync(context, path);
+            rs_release(context, path, bytes);
+        }
+    }
+    return status == RESHARD_OK ? rs_folder_sync(context, output->path) : status;
+}
+
 reshard_status rs_output_file(rs_output *output, const char *name, uint64_t bytes, bool begun,
                               const rs_file *like, rs_file **out_file)
 {
@@ -249,8 +357,10 @@ reshard_status rs_output_file(rs_output *output, const char *name, uint64_t byte
     char *path = rs_path_join(output->context, output->path, name);
     if (path == NULL)
         return rs_allocation_status();
-    status = begun ? take_file(output, path, bytes, out_file)
-                   : make_file(output, path, bytes, like, out_file);
+    status = begun ? RESHARD_OK : make_folders(output, name);
+    if (status == RESHARD_OK)
+        status = begun ? take_file(output, path, bytes, out_file)
+                       : make_file(output, path, bytes, like, out_file);
     release_path(output->context, path);
     return status;
 }
@@ -275,8 +385,8 @@ reshard_status rs_output_open_file(const rs_output *output, const char *name, ui
     if (status == RESHARD_OK)
         status = rs_file_size(file, &size);
     if (status == RESHARD_OK && size != bytes)
-        status = rs_fail(RESHARD_ERR_INVALID, "%s: has %" PRIu64 " bytes, not %" PRIu64, path, size,
-                         bytes);
+        status = rs_fail_about(RESHARD_ERR_INVALID, path, "has %" PRIu64 " bytes, not %" PRIu64,
+                               size, bytes);
     release_path(context, path);
     if (status == RESHARD_OK)
         *out_file = file;
@@ -312,7 +422,10 @@ static reshard_status finish(rs_output *output, bool sync)
         return RESHARD_OK;
     reshard_status status = rs_output_check_names(output, true);
     if (status == RESHARD_OK && sync)
-        status = rs_folder_sync(output->context, output->path);
+        status = rs_output_sync(output);
+    /* A save has no blocks. Conversions have said so long before. */
+    if (status == RESHARD_OK)
+        status = rs_journal_end_blocks(&output->journal, 0, false);
     return status == RESHARD_OK ? rs_journal_finish(&output->journal, sync) : status;
 }
 

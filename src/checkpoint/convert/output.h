@@ -36,6 +36,8 @@ typedef enum rs_output_kind {
 /* Finds out what exists under the target's name. */
 reshard_status rs_output_look(reshard_context *context, const char *target,
                               rs_output_kind *out_kind);
+/* Fails as rs_output_create does without `resume` if the target's partial folder exists. */
+reshard_status rs_output_check(reshard_context *context, const char *target);
 /* Creates the folder and its journal or, with `resume`, takes over those of an interrupted
  * conversion with the same digest. Release in any case, even after an error. Errors: UNFINISHED if
  * an interrupted conversion is in the way and `resume` is not set; INVALID for anything else in the
@@ -57,6 +59,8 @@ reshard_status rs_output_expect(rs_output *output, const char *name);
  * them is missing. Errors: INVALID, naming the file. */
 reshard_status rs_output_check_names(rs_output *output, bool all);
 
+/* Makes the names of all files durable, in the folder and in those that names lead through. */
+reshard_status rs_output_sync(const rs_output *output);
 /* Opens a file of this size in the folder. begun: an earlier run has written to it, so it is
  * continued; errors: INVALID if it is not as that run left it. Otherwise it is created, filled with
  * zeros. like: a file whose blocks it will share if possible, so that no space is allocated; its

@@ -97,8 +97,7 @@ static reshard_status visit_array(const rs_target *target, const rs_target_entry
     if (status == RESHARD_OK && end < begin + array->bytes)
         status = visit(file, end, begin + array->bytes - end);
     rs_release(runs.context, runs.items, (size_t)runs.capacity * sizeof(byte_run));
-    return rs_fail_within(status, "tensor \"%.*s\"", rs_slice_shown(tensor->name),
-                          tensor->name.bytes);
+    return rs_fail_within_tensor(status, tensor->name);
 }
 
 static reshard_status visit_all(const rs_target *target, int32_t index, rs_file *file,
@@ -132,10 +131,10 @@ static reshard_status check_zeros(rs_file *file, uint64_t at, uint64_t count)
             return status;
         for (size_t i = 0; i < part; i++) {
             if (found[i] != 0)
-                return rs_fail(RESHARD_ERR_CHECK,
-                               "%s: byte %" PRIu64 ", which is padding, is not "
-                               "zero",
-                               rs_file_path(file), at + i);
+                return rs_fail_about(RESHARD_ERR_CHECK, rs_file_path(file),
+                                     "byte %" PRIu64 ", which is padding, is not "
+                                     "zero",
+                                     at + i);
         }
     }
     return RESHARD_OK;

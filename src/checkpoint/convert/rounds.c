@@ -54,7 +54,8 @@ reshard_status rs_run_end_blocks(rs_conversion_run *run)
         rs_ledger_note(&run->ledger);
         status = record(run);
         if (status == RESHARD_OK)
-            status = rs_journal_end_blocks(&run->output.journal, !run->options.no_sync);
+            status = rs_journal_end_blocks(&run->output.journal, run->ledger.count,
+                                           !run->options.no_sync);
     }
     return rs_team_agree(run->team, status);
 }

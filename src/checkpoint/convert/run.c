@@ -5,12 +5,14 @@
  * the way.
  */
 #include "checkpoint/convert/conversion.h"
+#include "checkpoint/convert/mapped.h"
 
 #include "base/context.h"
 #include "base/digest.h"
 #include "base/options.h"
-#include "checkpoint/digest/tensor_sums.h"
+#include "checkpoint/check/tensor_sums.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 /* ---- files ----------------------------------------------------------------------------------- */
@@ -77,7 +79,7 @@ static reshard_status make_files(rs_conversion_run *run)
         status = make_file(run, i, begun[i], shared);
     }
     if (status == RESHARD_OK && !run->options.no_sync)
-        status = rs_folder_sync(run->context, run->output.path);
+        status = rs_output_sync(&run->output);
     /* If the disk was too full for all files, do not leave it full of some. */
     for (size_t i = 0; status != RESHARD_OK && i < count; i++) {
         if (made[i] && run->target_files[i] != NULL)
@@ -191,7 +193,9 @@ static reshard_status finish_sums(const rs_conversion_run *run, const rs_sums *s
     reshard_status status =
         rs_tensor_sums_finish(sums->code, count, to, &report->tensors_digested, report->digest);
     report->source_digest[0] = '\0';
-    if (status == RESHARD_OK && count == source->tensor_count)
+    /* What a map reads is summed as what it makes, which is not the source. */
+    if (status == RESHARD_OK && target->mapped == NULL && count == source->tensor_count &&
+        source->unreadable_count == 0)
         status = rs_tensor_sums_finish(sums->code, count, from, &report->tensors_digested,
                                        report->source_digest);
     rs_release(run->context, from, bytes);
@@ -253,12 +257,21 @@ static reshard_status finish_entry_sums(rs_conversion_run *run)
     return rs_team_agree(run->team, status);
 }
 
+/* Compares the CRCs of what was read. Blocks that an earlier run has done are read again for that.
+ * Collective. */
+static reshard_status finish_crcs(const rs_conversion_run *run, reshard_conversion_report *report)
+{
+    return rs_crcs_finish(run->crcs, run->team, report->bytes_resumed != 0,
+                          &report->crcs_unchecked);
+}
+
 /* ---- the whole run --------------------------------------------------------------------------- */
 
 static reshard_status run_blocks(rs_conversion_run *run, rs_sums *sums)
 {
     run->engine.sums = sums;
     run->engine.entry_sums = run->entry_sums;
+    run->engine.crcs = run->crcs;
     reshard_status status = rs_run_blocks(run);
     run->engine.sums = NULL;
     return status == RESHARD_OK ? finish_entry_sums(run) : status;
@@ -309,8 +322,10 @@ static reshard_status publish(rs_conversion_run *run)
 /* The steps after all files are written. */
 static reshard_status conclude(rs_conversion_run *run, reshard_conversion_report *report)
 {
-    reshard_status status = RESHARD_OK;
-    if (run->options.verify)
+    /* Every byte was written once, so a hole is a reason to look. */
+    uint64_t has_holes = rs_team_leads(run->team) && rs_run_has_holes(run);
+    reshard_status status = rs_team_tell(run->team, RESHARD_OK, &has_holes);
+    if (status == RESHARD_OK && (run->options.verify || has_holes != 0))
         status = with_sums(run, report, rs_run_verify);
     if (status == RESHARD_OK && run->options.verify)
         report->bytes_verified = run->conversion->bytes;
@@ -318,6 +333,8 @@ static reshard_status conclude(rs_conversion_run *run, reshard_conversion_report
         status = report_overflows(run, report);
     if (status == RESHARD_OK)
         status = rs_team_agree(run->team, rs_run_check_source(run));
+    if (status == RESHARD_OK)
+        status = rs_team_agree(run->team, rs_run_check_output(run));
     return status == RESHARD_OK ? publish(run) : status;
 }
 
@@ -348,6 +365,8 @@ static reshard_status write_all(rs_conversion_run *run, reshard_conversion_repor
     run->bytes_recorded = report->bytes_resumed;
     status = with_sums(run, report, run_blocks);
     run->overflows = atomic_load(&run->engine.values_overflowed);
+    if (status == RESHARD_OK)
+        status = finish_crcs(run, report);
     if (status == RESHARD_OK)
         status = add_up(run, report);
     return status == RESHARD_OK ? finish(run, report) : status;
@@ -426,11 +445,30 @@ static reshard_status open_output(rs_conversion_run *run, bool *out_finished)
     return rs_team_agree(run->team, status);
 }
 
+/* Checks that the lines of a journal that says "finished" name every block of this conversion. */
+static reshard_status check_finished(rs_conversion_run *run)
+{
+    reshard_status status = cut_blocks(run, run->output.journal.head.thread_bytes);
+    for (int64_t i = 0; status == RESHARD_OK && i < run->blocks.count; i++) {
+        if (!rs_ledger_is_done(&run->ledger, i))
+            status =
+                rs_fail_about(RESHARD_ERR_INVALID, run->output.path,
+                              "its journal says that it is finished, but not that block %" PRId64
+                              " of %" PRId64 " was written; remove it",
+                              i, run->blocks.count);
+    }
+    return status;
+}
+
 /* The steps that are left if an earlier run has written all files. Collective. */
 static reshard_status conclude_finished(rs_conversion_run *run, reshard_conversion_report *report)
 {
     report->bytes_resumed = run->conversion->bytes;
-    reshard_status status = rs_team_agree(run->team, open_files(run));
+    reshard_status status =
+        rs_team_agree(run->team, rs_team_leads(run->team) ? check_finished(run) : RESHARD_OK);
+    if (status != RESHARD_OK)
+        return status;
+    status = rs_team_agree(run->team, open_files(run));
     return status == RESHARD_OK ? conclude(run, report) : status;
 }
 
@@ -442,8 +480,10 @@ static reshard_status carry_out(rs_conversion_run *run, reshard_conversion_repor
     rs_run_begin(run, RS_TRACE_COMPARE, &event);
     if (status == RESHARD_OK)
         status = rs_run_check_copies(run);
+    if (status == RESHARD_OK && run->conversion->target.mapped != NULL)
+        status = rs_mapped_compare(run->conversion->target.mapped, run->team);
     if (status == RESHARD_OK && run->options.verify)
-        status = rs_engine_check_crcs(run->conversion->source, run->team);
+        status = rs_crcs_check_all(run->conversion->source, run->team);
     status = rs_run_end(run, &event, status);
     if (status == RESHARD_OK)
         status = open_output(run, &finished);
@@ -451,8 +491,8 @@ static reshard_status carry_out(rs_conversion_run *run, reshard_conversion_repor
         return status;
     status = finished ? conclude_finished(run, report) : write_all(run, report);
     if (status == RESHARD_ERR_CANCELLED)
-        return rs_fail(RESHARD_ERR_CANCELLED, "cancelled; %s holds what was done",
-                       run->output.path);
+        return rs_fail_hint(RESHARD_ERR_CANCELLED, RESHARD_HINT_RESUME, run->output.path,
+                            "cancelled; %s holds what was done", run->output.path);
     return status;
 }
 
@@ -477,6 +517,9 @@ static reshard_status init_run(rs_conversion_run *run)
     reshard_status status = RESHARD_OK;
     if (conversion->trace != NULL)
         status = rs_trace_take(conversion->trace, conversion->trace_rank, 0, 0, &run->track);
+    if (status == RESHARD_OK && !run->options.verify)
+        status = rs_crcs_create(conversion->source, conversion->route_count, conversion->routes,
+                                &run->crcs);
     return status == RESHARD_OK ? make_entry_sums(run) : status;
 }
 
@@ -486,6 +529,7 @@ static void release_run(rs_conversion_run *run)
         rs_file_close(run->target_files[i]);
     rs_trace_give_back(run->track);
     rs_entry_sums_destroy(run->entry_sums);
+    rs_crcs_destroy(run->crcs);
     rs_ledger_release(&run->ledger);
     rs_output_release(&run->output);
     rs_arena_release(&run->arena);

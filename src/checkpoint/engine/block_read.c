@@ -92,8 +92,10 @@ static reshard_status read_group(rs_worker *worker, const rs_route *route, int64
     }
     if (status != RESHARD_OK || !together)
         return status;
-    status = rs_file_read(worker->engine->sources[source->pieces[first].file], memory,
-                          (size_t)span->bytes, span->begin);
+    int32_t file = source->pieces[first].file;
+    status = rs_file_read(worker->engine->sources[file], memory, (size_t)span->bytes, span->begin);
+    if (status == RESHARD_OK)
+        rs_crcs_add(worker->engine->crcs, route, file, memory, (size_t)span->bytes, span->begin);
     for (int64_t i = first_part; status == RESHARD_OK && i < worker->part_count; i++)
         sum_part(worker, &worker->parts[i]);
     return status;

@@ -106,8 +106,7 @@ static reshard_status run_block(void *user, int32_t thread, int64_t block)
         status = rs_block_sums_end(&worker->sums, index);
     if (status == RESHARD_OK && engine->ledger != NULL)
         rs_ledger_mark_done(engine->ledger, block);
-    return rs_fail_within(status, "tensor \"%.*s\"", rs_slice_shown(route->source->name),
-                          route->source->name.bytes);
+    return rs_fail_within_tensor(status, route->source->name);
 }
 
 /* ---- all threads ----------------------------------------------------------------------------- */

@@ -10,6 +10,7 @@
 #define RS_CHECKPOINT_ENGINE_ENGINE_H
 
 #include "checkpoint/engine/blocks.h"
+#include "checkpoint/engine/crcs.h"
 #include "checkpoint/engine/entry_sums.h"
 #include "checkpoint/engine/sums.h"
 #include "trace/record.h"
@@ -41,6 +42,7 @@ typedef struct rs_engine {
     rs_sums *sums;           /* one for each route; may be NULL; not owned */
     /* Sums of what the file sink writes; the blocks must not be direct. May be NULL. Not owned. */
     rs_entry_sums *entry_sums;
+    rs_crcs *crcs; /* CRCs of what is read; may be NULL; not owned */
     /* Called now and then on the calling thread, with the bytes done so far. May be NULL. */
     reshard_status (*pause)(void *user, uint64_t bytes_done);
     void *user;
@@ -74,9 +76,6 @@ reshard_status rs_engine_run_shared(rs_engine *engine, const rs_team *team);
  * rs_engine. Errors: CHECK, naming tensor, files and element. Collective. */
 reshard_status rs_engine_check_copies(const reshard_checkpoint *checkpoint, const rs_team *team,
                                       const char *what, int32_t threads, size_t thread_bytes);
-/* Checks every range of the source whose CRC is known against that CRC. The ranges are divided
- * among the ranks. Errors: CHECK, naming file and place. Collective. */
-reshard_status rs_engine_check_crcs(const reshard_checkpoint *checkpoint, const rs_team *team);
 /* From now on the progress bar counts the other ranks as well. */
 void rs_engine_show_together(rs_engine *engine, const rs_team *team);
 

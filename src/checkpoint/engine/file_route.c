@@ -177,8 +177,7 @@ static reshard_status plan_moves(rs_arena *arena, rs_route *route)
     reshard_plan_release(plan);
     reshard_layout_release(to);
     reshard_layout_release(from);
-    return rs_fail_within(status, "tensor \"%.*s\"", rs_slice_shown(source->name),
-                          source->name.bytes);
+    return rs_fail_within_tensor(status, source->name);
 }
 
 /* ---- pieces by their boxes ------------------------------------------------------------------- */

@@ -25,7 +25,7 @@ static reshard_status copy_box(rs_worker *worker, const rs_route *route, const r
                                const rs_block_box *box)
 {
     const rs_stored_tensor *source = route->source;
-    rs_file *from = worker->engine->sources[source->pieces[move->source].file];
+    int32_t from = source->pieces[move->source].file;
     int32_t to = route->target->pieces[move->target].file;
     rs_tiles tiles = rs_tiles_cut(source->carried_ndim, box->size,
                                   (int64_t)worker->buffer_bytes / source->element_bytes);
@@ -41,10 +41,11 @@ static reshard_status copy_box(rs_worker *worker, const rs_route *route, const r
         char *memory = rs_blocks_place(worker->buffer, source_at, target_at);
         rs_trace_event event;
         rs_worker_begin(worker, RS_TRACE_READ, &event);
-        status = rs_file_read(from, memory, bytes, source_at);
+        status = rs_file_read(worker->engine->sources[from], memory, bytes, source_at);
         rs_worker_end(worker, &event, bytes);
         if (status != RESHARD_OK)
             return status;
+        rs_crcs_add(worker->engine->crcs, route, from, memory, bytes, source_at);
         rs_block_sums_pass(&worker->sums, move->target, tile.offset, tile.size, memory);
         rs_worker_begin(worker, RS_TRACE_WRITE, &event);
         status = write_range(worker, route, to, memory, bytes, target_at);

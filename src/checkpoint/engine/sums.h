@@ -16,8 +16,8 @@
 #define RS_CHECKPOINT_ENGINE_SUMS_H
 
 #include "checkpoint/engine/file_route.h"
+#include "checkpoint/engine/fingerprint.h"
 #include "checkpoint/engine/team.h"
-#include "checkpoint/fingerprint/fingerprint.h"
 #include "system/thread.h"
 
 /* The sums of one route, a plain value like rs_fingerprint. Without a cast, both are equal. */

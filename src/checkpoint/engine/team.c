@@ -27,7 +27,7 @@ bool rs_team_leads(const rs_team *team)
     return team->rank == 0;
 }
 
-int32_t rs_team_thread_count(const rs_team *team, int32_t asked)
+static int32_t count_threads(const rs_team *team, int32_t asked)
 {
     if (asked != 0 || team->group == NULL)
         return rs_pool_thread_count(asked);
@@ -38,10 +38,12 @@ int32_t rs_team_thread_count(const rs_team *team, int32_t asked)
 
 reshard_status rs_team_choose_threads(const rs_team *team, int32_t asked, int32_t *out_threads)
 {
-    if (asked < 0 || asked > RS_POOL_THREADS_MAX)
+    if (asked < 0)
+        return rs_fail(RESHARD_ERR_INVALID, "%d threads", (int)asked);
+    if (asked > RS_POOL_THREADS_MAX)
         return rs_fail(RESHARD_ERR_RANGE, "%d threads; %d are the most", (int)asked,
                        RS_POOL_THREADS_MAX);
-    *out_threads = rs_team_thread_count(team, asked);
+    *out_threads = count_threads(team, asked);
     return RESHARD_OK;
 }
 

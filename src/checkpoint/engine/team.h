@@ -21,9 +21,7 @@ rs_team rs_team_of(reshard_context *context, reshard_group *group);
 /* Whether this is rank 0, which creates files and shows progress. Local. */
 bool rs_team_leads(const rs_team *team);
 /* How many threads a rank uses if its user asks for `asked`. 0 means one for each processor, up to
- * 8, divided by the number of ranks. Local. */
-int32_t rs_team_thread_count(const rs_team *team, int32_t asked);
-/* The same for a number that has not been checked. Errors: RANGE. Local. */
+ * 8, divided by the number of ranks. Errors: INVALID, RANGE. Local. */
 reshard_status rs_team_choose_threads(const rs_team *team, int32_t asked, int32_t *out_threads);
 
 /* Like reshard_group_agree. */

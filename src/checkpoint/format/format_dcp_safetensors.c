@@ -12,9 +12,10 @@
  * ranks hold is stored once, by the rank whose file has the fewest bytes so far.
  */
 #include "base/context.h"
-#include "checkpoint/body/safetensors.h"
-#include "checkpoint/body/target.h"
-#include "checkpoint/format/formats.h"
+#include "checkpoint/format/file_names.h"
+#include "checkpoint/format/plain_formats.h"
+#include "checkpoint/format/safetensors.h"
+#include "checkpoint/target/target.h"
 #include "text/json.h"
 
 #include <assert.h>
@@ -119,6 +120,22 @@ static reshard_status add_file(reshard_checkpoint *checkpoint, int32_t file, rs_
     return status;
 }
 
+/* Files that would hold nothing are not written, so a gap in the numbers is only a hint. */
+static reshard_status fail_file_count(const reshard_checkpoint *checkpoint, const char *name,
+                                      uint64_t expected)
+{
+    int32_t count = checkpoint->file_count;
+    char missing[64] = "";
+    int64_t number = -1;
+    if (expected > (uint64_t)count && expected <= INT32_MAX)
+        number = rs_file_names_missing_number(count, checkpoint->files, 1, (int64_t)expected);
+    if (number >= 0)
+        (void)snprintf(missing, sizeof missing, "; is shard %lld missing?", (long long)number);
+    return rs_fail_about(RESHARD_ERR_GAP, name, "is one of %llu files, but there %s %d here%s",
+                         (unsigned long long)expected, count == 1 ? "is" : "are", (int)count,
+                         missing);
+}
+
 /* Our own files say how many files there are. */
 static reshard_status check_file_count(const reshard_checkpoint *checkpoint)
 {
@@ -137,8 +154,7 @@ static reshard_status check_file_count(const reshard_checkpoint *checkpoint)
         if (status != RESHARD_OK)
             return rs_fail_within(status, "%s", file->name);
         if (expected != (uint64_t)checkpoint->file_count)
-            return rs_fail(RESHARD_ERR_GAP, "%s: is one of %llu files, but there are %d here",
-                           file->name, (unsigned long long)expected, (int)checkpoint->file_count);
+            return fail_file_count(checkpoint, file->name, expected);
     }
     return RESHARD_OK;
 }
@@ -195,7 +211,7 @@ static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_openin
 static bool is_taken(const rs_laying *laying, rs_slice key)
 {
     if (laying->source != NULL)
-        return rs_selection_has(laying->selection, key);
+        return rs_selection_has(&laying->cuts->selection, key);
     for (int64_t i = 0; i < laying->target->name_count; i++) {
         if (rs_slice_compare(laying->target->names[i], key) == 0)
             return true;

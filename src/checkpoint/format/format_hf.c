@@ -10,11 +10,11 @@
  */
 #include "base/context.h"
 #include "base/sort.h"
-#include "checkpoint/body/file_names.h"
-#include "checkpoint/body/safetensors.h"
-#include "checkpoint/body/target.h"
-#include "checkpoint/body/weight_map.h"
-#include "checkpoint/format/formats.h"
+#include "checkpoint/format/file_names.h"
+#include "checkpoint/format/plain_formats.h"
+#include "checkpoint/format/safetensors.h"
+#include "checkpoint/format/weight_map.h"
+#include "checkpoint/target/target.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -90,10 +90,10 @@ static reshard_status find_entries(reshard_checkpoint *checkpoint, const char *n
         const rs_header *header = rs_safetensors_header(checkpoint, item->file_index);
         int64_t index = rs_header_find(header, item->tensor);
         if (index < 0)
-            return rs_fail(RESHARD_ERR_CORRUPT,
-                           "%s: says that %s holds tensor \"%.*s\", but it "
-                           "does not",
-                           name, item->file, rs_slice_shown(item->tensor), item->tensor.bytes);
+            return rs_fail_about(RESHARD_ERR_CORRUPT, name,
+                                 "says that %s holds tensor \"%.*s\", but it "
+                                 "does not",
+                                 item->file, rs_slice_shown(item->tensor), item->tensor.bytes);
         rs_occurrence occurrence =
             rs_safetensors_occurrence(checkpoint, item->file_index, header->by_name[index]);
         reshard_status status = rs_occurrences_add(checkpoint->context, found, &occurrence);
@@ -165,9 +165,9 @@ static reshard_status check_double(const reshard_checkpoint *checkpoint, const r
     for (int64_t i = 1; opening->unlisted == RS_UNLISTED_TAKE && i < found->count; i++) {
         const rs_occurrence *a = &found->items[i - 1], *b = &found->items[i];
         if (rs_slice_compare(a->name, b->name) == 0 && a->file != b->file)
-            return rs_fail(RESHARD_ERR_SYNTAX, "%s: tensor \"%.*s\" is in %s and in %s", name,
-                           rs_slice_shown(a->name), a->name.bytes, checkpoint->files[a->file].name,
-                           checkpoint->files[b->file].name);
+            return rs_fail_about(RESHARD_ERR_SYNTAX, name, "tensor \"%.*s\" is in %s and in %s",
+                                 rs_slice_shown(a->name), a->name.bytes,
+                                 checkpoint->files[a->file].name, checkpoint->files[b->file].name);
     }
     return rs_weight_map_check(name, found);
 }
@@ -211,7 +211,7 @@ static reshard_status read_folder(reshard_checkpoint *checkpoint, const rs_openi
 static reshard_status lay_out(rs_laying *laying)
 {
     rs_target *target = laying->target;
-    const rs_selection *selection = laying->selection;
+    const rs_selection *selection = &laying->cuts->selection;
     uint64_t limit = laying->file_bytes_max != 0 ? laying->file_bytes_max : SHARD_BYTES_DEFAULT;
     uint64_t used = 0;
     target->file_count = 1;

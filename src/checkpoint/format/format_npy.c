@@ -11,7 +11,7 @@
 #include "base/checked.h"
 #include "base/context.h"
 #include "checkpoint/archive/unpack.h"
-#include "checkpoint/format/formats.h"
+#include "checkpoint/format/plain_formats.h"
 #include "text/text.h"
 
 #include <assert.h>
@@ -56,7 +56,8 @@ typedef struct scanner {
 
 static reshard_status fail(const scanner *from, const char *words)
 {
-    return rs_fail(RESHARD_ERR_SYNTAX, "%s: its header is not one of NumPy: %s", from->what, words);
+    return rs_fail_about(RESHARD_ERR_SYNTAX, from->what, "its header is not one of NumPy: %s",
+                         words);
 }
 
 static void skip_spaces(scanner *from)
@@ -102,7 +103,7 @@ static reshard_status take_extent(scanner *from, int64_t *out_extent)
         return fail(from, "its shape is no tuple of numbers");
     for (; from->at < from->end && rs_is_digit(*from->at); from->at++) {
         if (!rs_multiply(extent, 10, &extent) || !rs_add(extent, *from->at - '0', &extent))
-            return rs_fail(RESHARD_ERR_RANGE, "%s: an extent beyond 2^63-1", from->what);
+            return rs_fail_about(RESHARD_ERR_RANGE, from->what, "an extent beyond 2^63-1");
     }
     *out_extent = extent;
     return RESHARD_OK;
@@ -114,7 +115,8 @@ static reshard_status take_shape(scanner *from, array *made)
         return fail(from, "its shape is no tuple of numbers");
     while (!take(from, ")")) {
         if (made->ndim == NDIM_MAX)
-            return rs_fail(RESHARD_ERR_RANGE, "%s: more than %d dimensions", from->what, NDIM_MAX);
+            return rs_fail_about(RESHARD_ERR_RANGE, from->what, "more than %d dimensions",
+                                 NDIM_MAX);
         reshard_status status = take_extent(from, &made->shape[made->ndim++]);
         if (status != RESHARD_OK)
             return status;
@@ -154,16 +156,16 @@ static reshard_status find_dtype(const scanner *from, rs_slice text, reshard_dty
                           ? ": bytes of which NumPy does not know what they are (bfloat16 and "
                             "float8 are saved so)"
                           : "";
-    return rs_fail(RESHARD_ERR_UNSUPPORTED, "%s: its elements are '%.*s'%s", from->what,
-                   rs_slice_shown(text), text.bytes, why);
+    return rs_fail_about(RESHARD_ERR_UNSUPPORTED, from->what, "its elements are '%.*s'%s",
+                         rs_slice_shown(text), text.bytes, why);
 }
 
 static reshard_status take_dtype(scanner *from, array *made)
 {
     rs_slice text;
     if (take(from, "["))
-        return rs_fail(RESHARD_ERR_UNSUPPORTED, "%s: its elements are records of several fields",
-                       from->what);
+        return rs_fail_about(RESHARD_ERR_UNSUPPORTED, from->what,
+                             "its elements are records of several fields");
     reshard_status status = take_text(from, &text);
     return status == RESHARD_OK ? find_dtype(from, text, &made->dtype) : status;
 }
@@ -220,19 +222,19 @@ static reshard_status read_header(reshard_context *context, const char *what, co
     if (status != RESHARD_OK)
         return status;
     if (head_bytes < 10 || memcmp(head, MAGIC, MAGIC_BYTES) != 0)
-        return rs_fail(RESHARD_ERR_SYNTAX, "%s: does not begin as NumPy's files do", what);
+        return rs_fail_about(RESHARD_ERR_SYNTAX, what, "does not begin as NumPy's files do");
     bool is_first = head[MAGIC_BYTES] == 1;
     if (!is_first && head[MAGIC_BYTES] != 2 && head[MAGIC_BYTES] != 3)
-        return rs_fail(RESHARD_ERR_UNSUPPORTED, "%s: version %d of NumPy's files", what,
-                       head[MAGIC_BYTES]);
+        return rs_fail_about(RESHARD_ERR_UNSUPPORTED, what, "version %d of NumPy's files",
+                             head[MAGIC_BYTES]);
     length = (size_t)head[8] | (size_t)head[9] << 8;
     if (!is_first && head_bytes == sizeof head)
         length |= (size_t)head[10] << 16 | (size_t)head[11] << 24;
     made->data_at = (is_first ? 10 : 12) + length;
     if (length > HEADER_BYTES_MAX || made->data_at > bytes)
-        return rs_fail(RESHARD_ERR_CORRUPT,
-                       "%s: a header of %zu bytes, in a file of %llu (at most %d are allowed)",
-                       what, length, (unsigned long long)bytes, HEADER_BYTES_MAX);
+        return rs_fail_about(RESHARD_ERR_CORRUPT, what,
+                             "a header of %zu bytes, in a file of %llu (at most %d are allowed)",
+                             length, (unsigned long long)bytes, HEADER_BYTES_MAX);
     char *text = rs_allocate(context, length);
     if (text == NULL)
         return rs_allocation_status();
@@ -274,8 +276,10 @@ static reshard_status add_array(reshard_checkpoint *checkpoint, int32_t file, ui
                     "its shape",
                     rs_slice_shown(name), name.bytes, (unsigned long long)(bytes - made.data_at),
                     (unsigned long long)data_bytes);
-    if (status != RESHARD_OK)
+    if (status != RESHARD_OK) {
+        rs_error_add_subject(what, strlen(what));
         return rs_fail_within(status, "%s", what);
+    }
     size_t ndim = (size_t)made.ndim;
     int64_t *numbers = rs_arena_allocate_array(&checkpoint->arena, 2 * ndim, sizeof(int64_t));
     char *copy = rs_arena_allocate(&checkpoint->arena, name.count + 1);
@@ -329,9 +333,10 @@ static reshard_status add_member(reshard_checkpoint *checkpoint, rs_unpacking *u
             return status;
         at = 0;
     }
-    return rs_fail_within(
+    reshard_status status = rs_fail_within(
         add_array(checkpoint, file, at, member->bytes, without_ending(member->name), list),
         "member \"%.*s\"", rs_slice_shown(member->name), member->name.bytes);
+    return rs_store_keep_unreadable(checkpoint, status, without_ending(member->name));
 }
 
 static reshard_status add_archive(reshard_checkpoint *checkpoint, rs_unpacking *unpacking,
@@ -398,10 +403,10 @@ static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_openin
                                     : add_array(checkpoint, i, 0, file->bytes,
                                                 without_ending(rs_slice_of(file->name)), &list);
         if (status == RESHARD_OK && rs_context_cancelled(checkpoint->context))
-            status = rs_fail(RESHARD_ERR_CANCELLED, "%s: cancelled", checkpoint->path);
+            status = rs_fail_about(RESHARD_ERR_CANCELLED, checkpoint->path, "cancelled");
     }
     if (status == RESHARD_OK)
-        status = rs_store_join_whole(checkpoint, &list, "");
+        status = rs_store_join_whole(checkpoint, &list, RESHARD_HINT_NONE, "");
     rs_unpacking_release(unpacking);
     rs_occurrences_release(checkpoint->context, &list);
     return status;

@@ -9,15 +9,15 @@
  * When written, an entry is a rank's whole local buffer, including padding, and its pieces lie in
  * it strided.
  */
-#include "checkpoint/format/formats.h"
+#include "checkpoint/format/plain_formats.h"
 
 #include "base/context.h"
 #include "base/sort.h"
-#include "checkpoint/body/safetensors.h"
-#include "checkpoint/body/target.h"
 #include "checkpoint/format/one_rank.h"
 #include "checkpoint/format/rank_join.h"
 #include "checkpoint/format/rank_layout.h"
+#include "checkpoint/format/safetensors.h"
+#include "checkpoint/target/target.h"
 #include "text/json.h"
 #include "text/text.h"
 
@@ -126,7 +126,7 @@ static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_openin
     if (status == RESHARD_OK && rs_one_rank_is_wanted(opening))
         status = rs_one_rank_keep(checkpoint, documents[0], &list);
     else if (status == RESHARD_OK)
-        status = rs_rank_join(checkpoint, opening, documents, &list);
+        status = rs_rank_join(checkpoint, opening, documents, NULL, &list);
     if (status == RESHARD_OK)
         status = rs_safetensors_finish(checkpoint);
     rs_occurrences_release(checkpoint->context, &list);
@@ -138,7 +138,7 @@ static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_openin
 
 static reshard_status lay_out(rs_laying *laying)
 {
-    reshard_status status = rs_rank_mesh_check(laying->book->mesh);
+    reshard_status status = rs_rank_mesh_check(laying->cuts->book.mesh);
     if (status == RESHARD_OK)
         status = rs_target_cut(laying, rs_target_place_local);
     return status == RESHARD_OK ? rs_rank_layout_prepare(laying, true) : status;

@@ -6,9 +6,9 @@
  */
 #include "base/context.h"
 #include "base/error.h"
-#include "checkpoint/body/file_names.h"
-#include "checkpoint/body/safetensors.h"
-#include "checkpoint/format/formats.h"
+#include "checkpoint/format/file_names.h"
+#include "checkpoint/format/plain_formats.h"
+#include "checkpoint/format/safetensors.h"
 
 /* Without an index, only the names tell that a file is missing. A user who names one of several
  * files wants only that one. */
@@ -30,9 +30,9 @@ static reshard_status check_complete(reshard_checkpoint *checkpoint, const rs_op
         return rs_store_note(checkpoint,
                              "%s is one of %llu files, by its name: the others are not read",
                              names[0], (unsigned long long)count);
-    return rs_fail(RESHARD_ERR_GAP,
-                   "%s: %s is missing: of the %llu files that the names count, %llu are here",
-                   checkpoint->path, missing, (unsigned long long)count, (unsigned long long)found);
+    return rs_fail_about(RESHARD_ERR_GAP, checkpoint->path,
+                         "%s is missing: of the %llu files that the names count, %llu are here",
+                         missing, (unsigned long long)count, (unsigned long long)found);
 }
 
 static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_opening *opening)
@@ -47,9 +47,8 @@ static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_openin
         }
     }
     if (status == RESHARD_OK)
-        status = rs_store_join_whole(
-            checkpoint, &list,
-            "; for files of ranks the mesh they were split over has to be given");
+        status = rs_store_join_whole(checkpoint, &list, RESHARD_HINT_SOURCE_MESH,
+                                     "; if these are files of ranks, their mesh has to be given");
     if (status == RESHARD_OK)
         status = rs_safetensors_finish(checkpoint);
     rs_occurrences_release(checkpoint->context, &list);

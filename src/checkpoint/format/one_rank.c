@@ -119,8 +119,8 @@ reshard_status rs_one_rank_keep(reshard_checkpoint *checkpoint, rs_slice documen
         item->full_ndim = 0;
     }
     checkpoint->is_one_rank = true;
-    reshard_status status =
-        rs_store_join_whole(checkpoint, list, "; several parts of it in one file cannot be shown");
+    reshard_status status = rs_store_join_whole(
+        checkpoint, list, RESHARD_HINT_NONE, "; several parts of it in one file cannot be shown");
     if (status == RESHARD_OK && document.bytes == NULL)
         tell_by_arrays(checkpoint, count, arrays, wholes);
     else if (status == RESHARD_OK)

@@ -7,7 +7,7 @@
 #ifndef RS_CHECKPOINT_FORMAT_ONE_RANK_H
 #define RS_CHECKPOINT_FORMAT_ONE_RANK_H
 
-#include "checkpoint/body/format.h"
+#include "checkpoint/target/format.h"
 
 /* Was one file named, by a caller who wants to look at a single rank's file? */
 bool rs_one_rank_is_wanted(const rs_opening *opening);

@@ -13,12 +13,16 @@
 #include "base/context.h"
 #include "base/shape.h"
 #include "base/sort.h"
+#include "checkpoint/format/file_names.h"
+#include "checkpoint/format/rank_arrays.h"
+#include "checkpoint/format/rank_doubts.h"
 #include "checkpoint/format/rank_layout.h"
 #include "checkpoint/format/rank_padding.h"
 #include "checkpoint/rules/rulebook.h"
 #include "spec/spec.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,37 +32,20 @@ typedef struct rank_reading {
     reshard_mesh *mesh;
     const rs_rulebook *book;    /* NULL: the documents suffice, and tensors keep their names */
     const rs_rank_layout *told; /* from the documents; NULL: there are none */
-    const int32_t *file_of;     /* by position in the mesh: the rank's file */
+    const int32_t *file_of;     /* by position in the mesh: the rank's file, or its group */
+    const int32_t *group_of;    /* by file: the rank's group of files; NULL: one file each */
     rs_rank_padding padding;
+    rs_rank_doubts doubts; /* only if rules decided */
     int64_t dropped_count; /* number of tensors that rules leave out */
     rs_slice dropped;
 } rank_reading;
 
 /* ---- one tensor ------------------------------------------------------------------------------ */
 
-/* The local arrays with one name, sorted by file. */
-typedef struct local_entries {
-    const rs_occurrence *items;
-    int64_t count;
-    const int32_t *file_of; /* by position in the mesh: the rank's file */
-} local_entries;
-
-static int compare_by_file(const void *a, const void *b)
-{
-    const rs_occurrence *x = a, *y = b;
-    return (x->file > y->file) - (x->file < y->file);
-}
-
-static const rs_occurrence *entry_in(const local_entries *entries, int32_t file)
-{
-    const rs_occurrence key = {.file = file};
-    return bsearch(&key, entries->items, (size_t)entries->count, sizeof key, compare_by_file);
-}
-
 static bool local_shape(void *user, int32_t position, int64_t *out_shape)
 {
-    const local_entries *entries = user;
-    const rs_occurrence *entry = entry_in(entries, entries->file_of[position]);
+    const rs_rank_arrays *entries = user;
+    const rs_occurrence *entry = rs_rank_array_at(entries, position);
     if (entry == NULL)
         return false;
     memcpy(out_shape, entry->shape, (size_t)entry->ndim * sizeof(int64_t));
@@ -109,7 +96,7 @@ static reshard_status follow_strides(const rs_occurrence *entry, int32_t ndim, r
     return RESHARD_OK;
 }
 
-static reshard_status add_shards(rank_reading *reading, const local_entries *entries,
+static reshard_status add_shards(rank_reading *reading, const rs_rank_arrays *entries,
                                  const reshard_shards *shards, rs_stored_tensor *tensor)
 {
     reshard_checkpoint *checkpoint = reading->checkpoint;
@@ -122,11 +109,11 @@ static reshard_status add_shards(rank_reading *reading, const local_entries *ent
         return rs_allocation_status();
     for (int64_t i = 0; i < shards->count; i++) {
         const reshard_shard *shard = &shards->items[i];
-        int32_t file = entries->file_of[reshard_mesh_position_of(reading->mesh, shard->rank)];
-        const rs_occurrence *entry = entry_in(entries, file);
+        const rs_occurrence *entry =
+            rs_rank_array_at(entries, reshard_mesh_position_of(reading->mesh, shard->rank));
         assert(entry != NULL || shard->piece_count == 0); /* proved when the shape was recovered */
         for (int64_t j = 0; j < shard->piece_count; j++) {
-            rs_stored_piece piece = {.file = file};
+            rs_stored_piece piece = {.file = entry->file};
             reshard_piece found = shard->pieces[j];
             bool kept = false;
             reshard_status status = follow_strides(entry, tensor->carried_ndim, &found);
@@ -134,8 +121,8 @@ static reshard_status add_shards(rank_reading *reading, const local_entries *ent
                 status = keep_box(&checkpoint->arena, tensor, &found, &piece, &kept);
             piece.at = entry->at + (uint64_t)(found.at * tensor->element_bytes);
             if (status == RESHARD_OK)
-                status = rs_rank_padding_look(&reading->padding, checkpoint, tensor, &found, file,
-                                              piece.at);
+                status = rs_rank_padding_look(&reading->padding, checkpoint, tensor, &found,
+                                              piece.file, piece.at);
             if (status != RESHARD_OK)
                 return status;
             if (kept)
@@ -157,7 +144,7 @@ static reshard_status take_new_name(reshard_checkpoint *checkpoint, const rs_rul
 }
 
 /* Adds a tensor that cannot be cut. It is whole in every file that has it. */
-static reshard_status add_opaque(reshard_checkpoint *checkpoint, const local_entries *entries,
+static reshard_status add_opaque(reshard_checkpoint *checkpoint, const rs_rank_arrays *entries,
                                  const rs_rule_result *result, rs_stored_tensor *tensor)
 {
     const rs_occurrence *first = &entries->items[0];
@@ -197,7 +184,20 @@ static reshard_status add_opaque(reshard_checkpoint *checkpoint, const local_ent
     return RESHARD_OK;
 }
 
-static reshard_status add_cut(rank_reading *reading, const local_entries *entries,
+/* Checks what ranks hold that are not to have the tensor. */
+static reshard_status check_zeros(const rank_reading *reading, const rs_rank_arrays *entries,
+                                  const rs_rule_result *result, const rs_stored_tensor *tensor)
+{
+    reshard_status status = RESHARD_OK;
+    for (int32_t i = 0; status == RESHARD_OK && i < reshard_mesh_size(reading->mesh); i++) {
+        int32_t like = i;
+        if (rs_spec_zeros_at(result->spec, i, &like))
+            status = rs_rank_zeros_check(reading->checkpoint, tensor, rs_rank_array_at(entries, i));
+    }
+    return status;
+}
+
+static reshard_status add_cut(rank_reading *reading, const rs_rank_arrays *entries,
                               const rs_rule_result *result, rs_stored_tensor *tensor)
 {
     reshard_checkpoint *checkpoint = reading->checkpoint;
@@ -216,6 +216,8 @@ static reshard_status add_cut(rank_reading *reading, const local_entries *entrie
         status = reshard_layout_all_shards(result->layout, &shards);
     if (status == RESHARD_OK)
         status = add_shards(reading, entries, shards, tensor);
+    if (status == RESHARD_OK && result->zeros)
+        status = check_zeros(reading, entries, result, tensor);
     if (status == RESHARD_OK && tensor->bytes == 0) {
         tensor->pieces[0] =
             (rs_stored_piece){.file = first->file, .at = first->at, .size = tensor->carried_shape};
@@ -225,35 +227,6 @@ static reshard_status add_cut(rank_reading *reading, const local_entries *entrie
     }
     reshard_shards_destroy(shards);
     return status;
-}
-
-static bool tells_alike(const rs_occurrence *a, const rs_occurrence *b)
-{
-    return (a->full == NULL) == (b->full == NULL) && a->full_ndim == b->full_ndim &&
-           (a->full == NULL ||
-            memcmp(a->full, b->full, (size_t)a->full_ndim * sizeof(int64_t)) == 0);
-}
-
-static reshard_status check_alike(const reshard_checkpoint *checkpoint,
-                                  const local_entries *entries)
-{
-    const rs_occurrence *first = &entries->items[0];
-    assert(entries->count > 0);
-    for (int64_t i = 1; i < entries->count; i++) {
-        const rs_occurrence *item = &entries->items[i];
-        bool same_dtype = item->dtype == first->dtype;
-        if (!same_dtype || item->ndim != first->ndim)
-            return rs_fail(RESHARD_ERR_CORRUPT, "tensor \"%.*s\": %s and %s do not agree on its %s",
-                           rs_slice_shown(item->name), item->name.bytes,
-                           checkpoint->files[first->file].name, checkpoint->files[item->file].name,
-                           same_dtype ? "number of dimensions" : "dtype");
-        if (!tells_alike(first, item))
-            return rs_fail(RESHARD_ERR_CORRUPT,
-                           "tensor \"%.*s\": %s and %s do not agree on its full shape",
-                           rs_slice_shown(item->name), item->name.bytes,
-                           checkpoint->files[first->file].name, checkpoint->files[item->file].name);
-    }
-    return RESHARD_OK;
 }
 
 static reshard_status find_by_rules(rank_reading *reading, const rs_occurrence *first,
@@ -280,17 +253,16 @@ static reshard_status find_as_told(const rank_reading *reading, const rs_rank_te
 {
     reshard_context *context = reading->checkpoint->context;
     size_t bytes = (size_t)tensor->ndim * sizeof(int64_t);
-    rs_rule_result result = {.ndim = tensor->ndim, .context = context};
+    rs_rule_result result = {.ndim = tensor->ndim, .zeros = tensor->zeros, .context = context};
     reshard_status status = rs_rank_layout_spec(reading->told, context, tensor, &result.spec);
     const int64_t *padded = tensor->padded != NULL ? tensor->padded : tensor->shape;
     if (status == RESHARD_OK)
         status = reshard_layout_create(context, result.spec, tensor->ndim, padded, &result.layout);
     if (status == RESHARD_OK)
-        status = rs_rules_check_locals(reading->mesh, locals, result.layout);
+        status = rs_rules_check_locals(reading->mesh, locals, &result);
     if (status != RESHARD_OK) {
         rs_rule_result_release(&result);
-        return rs_fail_within(status, "tensor \"%.*s\"", rs_slice_shown(tensor->name),
-                              tensor->name.bytes);
+        return rs_fail_within_tensor(status, tensor->name);
     }
     memcpy(result.shape, tensor->shape, bytes);
     memcpy(result.padded_shape, padded, bytes);
@@ -301,7 +273,7 @@ static reshard_status find_as_told(const rank_reading *reading, const rs_rank_te
 
 /* If the documents say how the tensor is split, the caller's rules may still rename it or leave it
  * out. */
-static reshard_status find_result(rank_reading *reading, local_entries *entries,
+static reshard_status find_result(rank_reading *reading, rs_rank_arrays *entries,
                                   const rs_rank_tensor *told, bool opaque,
                                   rs_rule_result *out_result)
 {
@@ -330,14 +302,14 @@ static reshard_status find_result(rank_reading *reading, local_entries *entries,
     return RESHARD_OK;
 }
 
-static reshard_status add_tensor(rank_reading *reading, local_entries *entries,
+static reshard_status add_tensor(rank_reading *reading, rs_rank_arrays *entries,
                                  const rs_rank_tensor *told)
 {
     reshard_checkpoint *checkpoint = reading->checkpoint;
     rs_stored_tensor *tensor = &checkpoint->tensors[checkpoint->tensor_count];
     const rs_occurrence *first = &entries->items[0];
     rs_rule_result result = {0};
-    reshard_status status = check_alike(checkpoint, entries);
+    reshard_status status = rs_rank_arrays_check(checkpoint, entries);
     if (status == RESHARD_OK)
         status = rs_store_describe(tensor, &checkpoint->arena, first->name, first->dtype,
                                    told != NULL ? told->ndim : first->ndim,
@@ -353,6 +325,9 @@ static reshard_status add_tensor(rank_reading *reading, local_entries *entries,
     if (!result.drop)
         status = opaque ? add_opaque(checkpoint, entries, &result, tensor)
                         : add_cut(reading, entries, &result, tensor);
+    if (status == RESHARD_OK && !result.drop && told == NULL)
+        status = rs_rank_doubts_look(&reading->doubts, checkpoint, tensor, entries->items,
+                                     entries->count);
     if (status == RESHARD_OK && !result.drop) {
         rs_rank_padding_count(&reading->padding, tensor->name, &result);
         tensor->step = first->place.step;
@@ -369,7 +344,7 @@ static int compare_occurrences(const void *a, const void *b)
 {
     const rs_occurrence *x = a, *y = b;
     int order = rs_slice_compare(x->name, y->name);
-    return order != 0 ? order : compare_by_file(a, b);
+    return order != 0 ? order : (x->file > y->file) - (x->file < y->file);
 }
 
 /* Finds what the documents say about the tensor of this name; NULL if there are no documents. Names
@@ -412,7 +387,8 @@ static reshard_status add_all(rank_reading *reading, const rs_occurrences *list)
             if (rs_slice_compare(list->items[first].name, list->items[next].name) != 0)
                 break;
         }
-        local_entries entries = {list->items + first, next - first, reading->file_of};
+        rs_rank_arrays entries = {list->items + first, next - first, reading->file_of,
+                                  reading->group_of};
         status = find_told(reading, list->items[first].name, &next_told, &tensor);
         if (status == RESHARD_OK)
             status = add_tensor(reading, &entries, tensor);
@@ -459,14 +435,36 @@ static reshard_status read_rules(const rank_reading *reading, const rs_opening *
 {
     const reshard_checkpoint_options *options = opening->options;
     const reshard_checkpoint *checkpoint = reading->checkpoint;
-    return rs_rulebook_init(book, checkpoint->context, reading->mesh, options->rules,
-                            checkpoint->folder, options->set_count, options->sets, occurrence_name,
-                            list);
+    return rs_rulebook_init(book, checkpoint->context, reading->mesh, options->rules, checkpoint,
+                            options->set_count, options->sets, occurrence_name, list);
+}
+
+/* Files that other programs wrote say nothing about their number, so only their names may tell
+ * which rank's is missing. */
+static reshard_status fail_count(const reshard_checkpoint *checkpoint, const rs_opening *opening,
+                                 const rs_rank_groups *groups, int32_t ranks)
+{
+    char missing[64] = "";
+    int32_t count = checkpoint->named_count;
+    int64_t rank =
+        count < ranks ? rs_file_names_missing_number(count, checkpoint->files, 0, ranks) : -1;
+    if (groups != NULL)
+        return rs_fail_about(RESHARD_ERR_INVALID, checkpoint->path,
+                             "holds files of %d rank%s, but the mesh %.100s has %d ranks",
+                             (int)groups->count, groups->count == 1 ? "" : "s",
+                             opening->options->from, (int)ranks);
+    if (rank >= 0)
+        (void)snprintf(missing, sizeof missing, "; the file of rank %lld is missing",
+                       (long long)rank);
+    return rs_fail_about(RESHARD_ERR_INVALID, checkpoint->path,
+                         "holds %d file%s, but the mesh %.100s has %d ranks%s", (int)count,
+                         count == 1 ? "" : "s", opening->options->from, (int)ranks, missing);
 }
 
 /* Reads the caller's mesh and rules, and finds the file of each position. */
 static reshard_status prepare_by_rules(rank_reading *reading, const rs_opening *opening,
-                                       rs_occurrences *list, rs_rulebook *book)
+                                       const rs_rank_groups *groups, rs_occurrences *list,
+                                       rs_rulebook *book)
 {
     reshard_checkpoint *checkpoint = reading->checkpoint;
     rs_arena *arena = &checkpoint->arena;
@@ -479,11 +477,11 @@ static reshard_status prepare_by_rules(rank_reading *reading, const rs_opening *
     if (status != RESHARD_OK)
         return status;
     reading->book = book;
+    reshard_mesh_release(reading->mesh);
+    reading->mesh = reshard_mesh_retain(book->mesh);
     int32_t count = reshard_mesh_size(reading->mesh);
-    if (count != checkpoint->named_count)
-        return rs_fail(RESHARD_ERR_INVALID, "%s: holds %d files, but the mesh %.100s has %d ranks",
-                       checkpoint->path, (int)checkpoint->named_count, opening->options->from,
-                       (int)count);
+    if (count != (groups != NULL ? groups->count : checkpoint->named_count))
+        return fail_count(checkpoint, opening, groups, count);
     int32_t *ranks = rs_arena_allocate_array(arena, (size_t)count, sizeof(int32_t));
     int32_t *file_of = rs_arena_allocate_array(arena, (size_t)count, sizeof(int32_t));
     if (ranks == NULL || file_of == NULL)
@@ -541,19 +539,24 @@ static bool is_told(const reshard_checkpoint *checkpoint, const rs_slice *docume
 }
 
 reshard_status rs_rank_join(reshard_checkpoint *checkpoint, const rs_opening *opening,
-                            const rs_slice *documents, rs_occurrences *list)
+                            const rs_slice *documents, const rs_rank_groups *groups,
+                            rs_occurrences *list)
 {
-    rank_reading reading = {.checkpoint = checkpoint, .padding.may_be_any = opening->any_padding};
+    rank_reading reading = {.checkpoint = checkpoint,
+                            .group_of = groups != NULL ? groups->of_file : NULL,
+                            .padding.may_be_any = opening->any_padding};
     rs_rulebook book = {0};
     rs_rank_layout told = {.mesh = NULL};
     rs_sort(list->items, (size_t)list->count, sizeof(rs_occurrence), compare_occurrences);
-    reshard_status status = is_told(checkpoint, documents)
+    reshard_status status = documents != NULL && is_told(checkpoint, documents)
                                 ? prepare_as_told(&reading, opening, documents, list, &book, &told)
-                                : prepare_by_rules(&reading, opening, list, &book);
+                                : prepare_by_rules(&reading, opening, groups, list, &book);
     if (status == RESHARD_OK)
         status = add_all(&reading, list);
     if (status == RESHARD_OK)
         status = sort_tensors(checkpoint);
+    if (status == RESHARD_OK && reading.told == NULL)
+        status = rs_rank_doubts_settle(&reading.doubts, checkpoint, opening->options->from, &book);
     if (status == RESHARD_OK)
         status = add_notes(&reading);
     reshard_mesh_release(reading.mesh);

@@ -7,17 +7,25 @@
 #ifndef RS_CHECKPOINT_FORMAT_RANK_JOIN_H
 #define RS_CHECKPOINT_FORMAT_RANK_JOIN_H
 
-#include "checkpoint/body/format.h"
+#include "checkpoint/target/format.h"
 
 /* Checks that there can be one file for each rank. Errors: INVALID. */
 reshard_status rs_rank_mesh_check(const reshard_mesh *mesh);
 
-/* Makes the checkpoint's tensors. documents: by file, the document about its split (RS_LAYOUT_KEY);
- * bytes NULL: none. If no file has one, files belong to the ranks of the mesh in their order. Sorts
- * the list by name; `full` of its items is set where a file gives the shape of a tensor that is cut
- * flat. Errors: as rs_rank_layout_read and rs_rules_recover; INVALID if the numbers of files and
- * ranks differ; CORRUPT if files do not agree; CHECK for padding that is not zero. */
+/* Which rank's files these are, where a rank has several. Files are sorted by group. */
+typedef struct rs_rank_groups {
+    int32_t count;
+    const int32_t *of_file; /* by file, from 0 up */
+} rs_rank_groups;
+
+/* Makes the checkpoint's tensors. groups: NULL if each rank has one file. documents: by file, the
+ * document about its split (RS_LAYOUT_KEY); bytes NULL: none; `documents` may be NULL, too. If no
+ * file has one, files belong to the ranks of the mesh in their order. Sorts the list by name;
+ * `full` of its items is set where a file gives the shape of a tensor that is cut flat. Errors: as
+ * rs_rank_layout_read and rs_rules_recover; INVALID if the numbers of files and ranks differ;
+ * CORRUPT if files do not agree; CHECK for padding that is not zero. */
 reshard_status rs_rank_join(reshard_checkpoint *checkpoint, const rs_opening *opening,
-                            const rs_slice *documents, rs_occurrences *list);
+                            const rs_slice *documents, const rs_rank_groups *groups,
+                            rs_occurrences *list);
 
 #endif

@@ -4,8 +4,8 @@
 
 #include "base/context.h"
 #include "base/sort.h"
-#include "checkpoint/body/safetensors.h"
-#include "checkpoint/names/name_boxes.h"
+#include "checkpoint/format/name_boxes.h"
+#include "checkpoint/format/safetensors.h"
 #include "text/json.h"
 
 #include <inttypes.h>
@@ -140,9 +140,9 @@ static reshard_status read_document(reshard_checkpoint *checkpoint, int32_t file
     rs_json_token token;
     *found = (document){.rank = 0};
     if (text.bytes == NULL)
-        return rs_fail(RESHARD_ERR_CORRUPT,
-                       "%s: does not say how it was split (" RS_LAYOUT_KEY "), and other files do",
-                       checkpoint->files[file].name);
+        return rs_fail_about(RESHARD_ERR_CORRUPT, checkpoint->files[file].name,
+                             "does not say how it was split (" RS_LAYOUT_KEY
+                             "), and other files do");
     rs_json_init(&json, RS_LAYOUT_KEY, text.bytes, text.count);
     reshard_status status = check_version(json);
     if (status == RESHARD_OK)
@@ -188,6 +188,7 @@ static reshard_status read_tensor(rs_arena *arena, rs_json *json, rs_rank_tensor
                                   rs_slice *names)
 {
     rs_json_token token;
+    uint64_t zeros = 0;
     int32_t padded_ndim = 0;
     reshard_status status =
         rs_json_expect(json, RS_JSON_OBJECT_BEGIN, "an object is wanted here", &token);
@@ -201,6 +202,8 @@ static reshard_status read_tensor(rs_arena *arena, rs_json *json, rs_rank_tensor
             status = read_shape(arena, json, &padded_ndim, &tensor->padded);
         else if (rs_json_token_is(&token, "cuts"))
             status = read_text(arena, json, &tensor->cuts);
+        else if (rs_json_token_is(&token, "zeros"))
+            status = read_number(json, &zeros, &tensor->zeros);
         else if (names != NULL && rs_json_token_is(&token, "names"))
             status = read_span(json, RS_JSON_LIST_BEGIN, "names is not a list", names);
         else
@@ -333,10 +336,10 @@ static reshard_status check_alike(const reshard_checkpoint *checkpoint, const do
         rs_slice_compare(first->tensors, other->tensors) == 0 &&
         rs_slice_compare(first->groups, other->groups) == 0 && first->version == other->version)
         return RESHARD_OK;
-    return rs_fail(RESHARD_ERR_CORRUPT, "%s: %s and %s %s", checkpoint->path,
-                   checkpoint->files[0].name, checkpoint->files[file].name,
-                   same_id ? "do not agree on how tensors are split"
-                           : "were written by different conversions");
+    return rs_fail_about(RESHARD_ERR_CORRUPT, checkpoint->path, "%s and %s %s",
+                         checkpoint->files[0].name, checkpoint->files[file].name,
+                         same_id ? "do not agree on how tensors are split"
+                                 : "were written by different conversions");
 }
 
 static reshard_status place_rank(const reshard_checkpoint *checkpoint, const rs_rank_layout *layout,
@@ -345,15 +348,15 @@ static reshard_status place_rank(const reshard_checkpoint *checkpoint, const rs_
     int32_t position =
         rank <= INT32_MAX ? reshard_mesh_position_of(layout->mesh, (int32_t)rank) : -1;
     if (position < 0)
-        return rs_fail(RESHARD_ERR_CORRUPT, "%s: is of rank %" PRIu64 ", which %.*s does not have",
-                       checkpoint->files[file].name, rank, rs_slice_shown(layout->mesh_text),
-                       layout->mesh_text.bytes);
+        return rs_fail_about(RESHARD_ERR_CORRUPT, checkpoint->files[file].name,
+                             "is of rank %" PRIu64 ", which %.*s does not have", rank,
+                             rs_slice_shown(layout->mesh_text), layout->mesh_text.bytes);
     if (position >= room)
         return RESHARD_OK; /* files are missing, which read_ranks finds */
     if (layout->file_of[position] >= 0)
-        return rs_fail(RESHARD_ERR_CORRUPT, "%s: %s and %s are both of rank %" PRIu64,
-                       checkpoint->path, checkpoint->files[layout->file_of[position]].name,
-                       checkpoint->files[file].name, rank);
+        return rs_fail_about(
+            RESHARD_ERR_CORRUPT, checkpoint->path, "%s and %s are both of rank %" PRIu64,
+            checkpoint->files[layout->file_of[position]].name, checkpoint->files[file].name, rank);
     layout->file_of[position] = file;
     return RESHARD_OK;
 }
@@ -384,13 +387,13 @@ static reshard_status read_ranks(reshard_checkpoint *checkpoint, const rs_slice 
     }
     for (int32_t i = 0; i < room; i++) {
         if (layout->file_of[i] < 0)
-            return rs_fail(RESHARD_ERR_GAP,
-                           "%s: holds %d file%s of the %d ranks of %.*s; the file of rank %d is "
-                           "missing",
-                           checkpoint->path, (int)checkpoint->named_count,
-                           checkpoint->named_count != 1 ? "s" : "", (int)count,
-                           rs_slice_shown(layout->mesh_text), layout->mesh_text.bytes,
-                           (int)reshard_mesh_rank_at(layout->mesh, i));
+            return rs_fail_about(RESHARD_ERR_GAP, checkpoint->path,
+                                 "holds %d file%s of the %d ranks of %.*s; the file of rank %d is "
+                                 "missing",
+                                 (int)checkpoint->named_count,
+                                 checkpoint->named_count != 1 ? "s" : "", (int)count,
+                                 rs_slice_shown(layout->mesh_text), layout->mesh_text.bytes,
+                                 (int)reshard_mesh_rank_at(layout->mesh, i));
     }
     return RESHARD_OK;
 }
@@ -407,10 +410,9 @@ static reshard_status check_from(reshard_checkpoint *checkpoint, const char *fro
         status = rs_rank_layout_mesh(&checkpoint->arena, mesh, &text);
     reshard_mesh_release(mesh);
     if (status == RESHARD_OK && rs_slice_compare(text, layout->mesh_text) != 0)
-        return rs_fail(RESHARD_ERR_INVALID,
-                       "%s: its files say that they were split over %.*s, not over %.100s",
-                       checkpoint->path, rs_slice_shown(layout->mesh_text), layout->mesh_text.bytes,
-                       from);
+        return rs_fail_about(RESHARD_ERR_INVALID, checkpoint->path,
+                             "its files say that they were split over %.*s, not over %.100s",
+                             rs_slice_shown(layout->mesh_text), layout->mesh_text.bytes, from);
     return status;
 }
 

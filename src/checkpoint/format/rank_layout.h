@@ -7,16 +7,17 @@
  *    "groups": [{"shape": [100, 32], "cuts": "S(0)", "padded": [128, 32], "names": [..]}]}
  *
  * It lists the tensors of all ranks, under their names in the files (names/name_boxes.h): the full
- * shape, the cuts over the mesh in the language of specs, and the shape with padding if that
- * differs. "rules" is for people only. All files of one conversion have the same id, "conversion",
- * which depends on the source's files. Version 1, which is still read, has in place of groups
+ * shape, the cuts over the mesh in the language of specs, the shape with padding if that differs,
+ * and "zeros": 1 if ranks that the cuts leave out hold zeros in the tensor's place. "rules" is for
+ * people only. All files of one conversion have the same id, "conversion", which depends on the
+ * source's files. Version 1, which is still read, has in place of groups
  *
  *   "tensors": {"name": {"shape": [100, 32], "cuts": "S(0)", "padded": [128, 32]}}
  */
 #ifndef RS_CHECKPOINT_FORMAT_RANK_LAYOUT_H
 #define RS_CHECKPOINT_FORMAT_RANK_LAYOUT_H
 
-#include "checkpoint/body/target.h"
+#include "checkpoint/target/target.h"
 
 #define RS_LAYOUT_KEY "RESHARD_LAYOUT"
 
@@ -26,6 +27,7 @@ typedef struct rs_rank_tensor {
     const int64_t *shape;
     const int64_t *padded; /* NULL: the same as shape */
     rs_slice cuts;
+    bool zeros; /* ranks that do not have it hold zeros in its place */
 } rs_rank_tensor;
 
 typedef struct rs_rank_layout {

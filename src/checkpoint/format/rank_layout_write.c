@@ -8,8 +8,8 @@
 #include "base/context.h"
 #include "base/digest.h"
 #include "base/table.h"
+#include "checkpoint/format/name_boxes.h"
 #include "checkpoint/format/rank_layout.h"
-#include "checkpoint/names/name_boxes.h"
 #include "text/json.h"
 
 #include <inttypes.h>
@@ -51,7 +51,7 @@ static void identify(const rs_laying *laying, char out_text[33])
 
 /* Writes what the tensors of a group have in common. */
 static void write_common_of(rs_json_writer *writer, const rs_stored_tensor *tensor,
-                            const rs_target_row *row)
+                            const rs_cut_row *row)
 {
     rs_json_writer_text(writer, "{\"shape\":");
     rs_json_writer_integers(writer, tensor->ndim, tensor->shape);
@@ -62,6 +62,8 @@ static void write_common_of(rs_json_writer *writer, const rs_stored_tensor *tens
         rs_json_writer_text(writer, ",\"padded\":");
         rs_json_writer_integers(writer, tensor->ndim, row->padded_shape);
     }
+    if (row->zeros)
+        rs_json_writer_text(writer, ",\"zeros\":1");
     rs_json_writer_text(writer, ",\"names\":[");
 }
 
@@ -76,7 +78,7 @@ static reshard_status find_kinds(const rs_target *target, rs_name_box *boxes)
     rs_table_init(&texts, target->context);
     rs_json_writer_init(&writer, target->context);
     for (int64_t i = 0; status == RESHARD_OK && i < target->tensor_count; i++) {
-        const rs_target_row *row = target->rows[i];
+        const rs_cut_row *row = target->rows[i];
         void **by_row = rs_table_at(&rows, &row, sizeof row), **by_text = NULL;
         if (by_row != NULL && *by_row == NULL) {
             writer.count = 0;
@@ -126,7 +128,7 @@ static reshard_status write_common(const rs_laying *laying, rs_slice mesh, rs_js
     rs_json_writer_text(writer, ",\"conversion\":");
     rs_json_writer_string(writer, rs_slice_of(id));
     rs_json_writer_text(writer, ",\"rules\":");
-    rs_slice rules = rs_slice_of(laying->book->name);
+    rs_slice rules = rs_slice_of(laying->cuts->book.name);
     rs_json_writer_string(writer,
                           rs_json_is_text(rules.bytes, rules.count) ? rules : (rs_slice){"", 0});
     rs_name_box *boxes = rs_allocate_array(target->context, count, sizeof *boxes);
@@ -151,7 +153,7 @@ reshard_status rs_rank_layout_prepare(rs_laying *laying, bool as_string)
     rs_json_writer plain, quoted;
     rs_json_writer_init(&plain, target->context);
     rs_json_writer_init(&quoted, target->context);
-    reshard_status status = rs_rank_layout_mesh(&target->arena, laying->book->mesh, &mesh);
+    reshard_status status = rs_rank_layout_mesh(&target->arena, laying->cuts->book.mesh, &mesh);
     if (status == RESHARD_OK)
         status = write_common(laying, mesh, &plain);
     if (status == RESHARD_OK && as_string) {

@@ -58,6 +58,19 @@ static bool find_beyond(const rs_stored_tensor *tensor, const reshard_piece *pie
     return rs_volume(ndim, size) != 0;
 }
 
+static reshard_status fail_padding(const reshard_checkpoint *checkpoint,
+                                   const rs_stored_tensor *tensor, int32_t file, int32_t dim)
+{
+    (void)rs_fail_hint(
+        RESHARD_ERR_CHECK, RESHARD_HINT_PADDING, "",
+        "tensor \"%.*s\": what %s holds beyond its size of %lld in dimension %d is not "
+        "zero, so it may not be padding",
+        rs_slice_shown(tensor->name), tensor->name.bytes, checkpoint->files[file].name,
+        (long long)tensor->carried_shape[dim], (int)dim);
+    rs_error_add_subject(tensor->name.bytes, tensor->name.count);
+    return RESHARD_ERR_CHECK;
+}
+
 reshard_status rs_rank_padding_look(rs_rank_padding *padding, const reshard_checkpoint *checkpoint,
                                     const rs_stored_tensor *tensor, const reshard_piece *piece,
                                     int32_t file, uint64_t at)
@@ -76,14 +89,34 @@ reshard_status rs_rank_padding_look(rs_rank_padding *padding, const reshard_chec
         rs_release(checkpoint->context, buffer, BUFFER_BYTES);
         padding->found = !zero;
         if (status == RESHARD_OK && !zero && !padding->may_be_any)
-            return rs_fail(RESHARD_ERR_CHECK,
-                           "tensor \"%.*s\": what %s holds beyond its size of %lld in dimension %d "
-                           "is not zero, so it may be no padding; padding=any cuts it off "
-                           "nevertheless",
-                           rs_slice_shown(tensor->name), tensor->name.bytes,
-                           checkpoint->files[file].name, (long long)tensor->carried_shape[d],
-                           (int)d);
+            return fail_padding(checkpoint, tensor, file, d);
     }
+    return status;
+}
+
+reshard_status rs_rank_zeros_check(const reshard_checkpoint *checkpoint,
+                                   const rs_stored_tensor *tensor, const rs_occurrence *array)
+{
+    const int64_t none[RESHARD_NDIM_MAX] = {0};
+    reshard_piece piece = {.box.ndim = tensor->carried_ndim};
+    bool zero = true;
+    if (array == NULL || tensor->bytes == 0)
+        return RESHARD_OK;
+    char *buffer = rs_allocate(checkpoint->context, BUFFER_BYTES);
+    if (buffer == NULL)
+        return rs_allocation_status();
+    rs_dense_strides(array->ndim, array->shape, piece.strides);
+    if (array->strides != NULL)
+        memcpy(piece.strides, array->strides, (size_t)array->ndim * sizeof(int64_t));
+    reshard_status status = look_at_box(&checkpoint->files[array->file], tensor, &piece, array->at,
+                                        none, array->shape, buffer, &zero);
+    rs_release(checkpoint->context, buffer, BUFFER_BYTES);
+    if (status == RESHARD_OK && !zero)
+        status = rs_fail(RESHARD_ERR_CHECK,
+                         "tensor \"%.*s\": %s holds values that are not zero, but the rules say "
+                         "that this rank has zeros in its place",
+                         rs_slice_shown(tensor->name), tensor->name.bytes,
+                         checkpoint->files[array->file].name);
     return status;
 }
 

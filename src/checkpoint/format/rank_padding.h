@@ -25,6 +25,9 @@ typedef struct rs_rank_padding {
 reshard_status rs_rank_padding_look(rs_rank_padding *padding, const reshard_checkpoint *checkpoint,
                                     const rs_stored_tensor *tensor, const reshard_piece *piece,
                                     int32_t file, uint64_t at);
+/* Checks that an array (NULL: none) is zero everywhere. Errors: CHECK, naming the file; IO. */
+reshard_status rs_rank_zeros_check(const reshard_checkpoint *checkpoint,
+                                   const rs_stored_tensor *tensor, const rs_occurrence *array);
 /* Counts a tensor after all its pieces have been checked. */
 void rs_rank_padding_count(rs_rank_padding *padding, rs_slice name, const rs_rule_result *result);
 /* Adds notes to the checkpoint. */

@@ -236,7 +236,10 @@ reshard_status reshard_checkpoint_load(const reshard_checkpoint *checkpoint, res
                                        const reshard_checkpoint_load_options *options)
 {
     reshard_checkpoint_load_options chosen;
-    reshard_status status = rs_options_read("load options", options, &chosen, sizeof chosen);
+    reshard_status status = rs_group_choose(&group);
+    if (status != RESHARD_OK)
+        return rs_fail_within(status, "load");
+    status = rs_options_read("load options", options, &chosen, sizeof chosen);
     bool once = status == RESHARD_OK && chosen.read_once;
     if (status == RESHARD_OK)
         status = rs_store_check_readable(checkpoint);

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "checkpoint/engine/engine.h"
+#include "checkpoint/engine/team.h"
 #include "checkpoint/live/live.h"
 #include "kernel/cast.h"
 #include "layout/layout.h"
@@ -115,13 +116,16 @@ reshard_status reshard_checkpoint_read_rank(const reshard_checkpoint *checkpoint
     reshard_status status = rs_options_read("read options", options, &chosen, sizeof chosen);
     if (status != RESHARD_OK)
         return status;
-    if (count < 0 || chosen.threads < 0)
-        return rs_fail(RESHARD_ERR_INVALID, "%lld %s",
-                       (long long)(count < 0 ? count : chosen.threads),
-                       count < 0 ? "tensors" : "threads");
+    if (count < 0)
+        return rs_fail(RESHARD_ERR_INVALID, "%lld tensors", (long long)count);
+    const rs_team alone = rs_team_of(checkpoint->context, NULL);
+    int32_t threads = 0;
+    status = rs_team_choose_threads(&alone, chosen.threads, &threads);
+    if (status != RESHARD_OK)
+        return status;
     uint64_t overflowed = 0;
     rs_live_reading reading = {.checkpoint = checkpoint,
-                               .threads = rs_pool_thread_count(chosen.threads),
+                               .threads = threads,
                                .trace = chosen.trace,
                                .trace_rank = rank,
                                .reports = true,

@@ -12,8 +12,8 @@
 #include "base/digest.h"
 #include "base/error.h"
 #include "base/options.h"
-#include "checkpoint/body/target.h"
 #include "checkpoint/convert/output.h"
+#include "checkpoint/convert/target_make.h"
 #include "exec/segment.h"
 #include "trace/record.h"
 #include "transport/agree.h"
@@ -162,8 +162,7 @@ static reshard_status write_entry(saving *s, const rs_target_entry *entry)
     if (status == RESHARD_OK)
         status = write_box(s, piece, live->dtype, live->shards[shard], bytes, wanted->at);
     reshard_shards_destroy(shards);
-    return rs_fail_within(status, "tensor \"%.*s\"", rs_slice_shown(tensor->name),
-                          tensor->name.bytes);
+    return rs_fail_within_tensor(status, tensor->name);
 }
 
 static reshard_status sync_file(saving *s)
@@ -246,9 +245,12 @@ reshard_status reshard_checkpoint_save(reshard_context *context, reshard_group *
                                        const reshard_live_tensor *tensors,
                                        const reshard_checkpoint_save_options *options)
 {
-    saving s = {.context = context, .group = group, .path = path, .tensors = tensors};
     reshard_checkpoint_save_options chosen;
-    reshard_status status = rs_options_read("save options", options, &chosen, sizeof chosen);
+    reshard_status status = rs_group_choose(&group);
+    if (status != RESHARD_OK)
+        return rs_fail_within(status, "save");
+    saving s = {.context = context, .group = group, .path = path, .tensors = tensors};
+    status = rs_options_read("save options", options, &chosen, sizeof chosen);
     rs_claim claim = {.what = "save: the list of tensors"};
     if (status == RESHARD_OK) {
         s.sync = !chosen.no_sync;

@@ -87,9 +87,8 @@ static reshard_status check_division(const reshard_cut *cut, int64_t n, int64_t 
     if (n / unit % pieces == 0)
         return RESHARD_OK;
     if (unit == 1)
-        return rs_fail(RESHARD_ERR_INVALID,
-                       "%" PRId64 " blocks or groups do not divide by %s=%" PRId64, n, axis,
-                       axis_size);
+        return rs_fail(RESHARD_ERR_INVALID, "%" PRId64 " %s do not divide by %s=%" PRId64, n,
+                       found->rule->is_even ? "elements" : "blocks or groups", axis, axis_size);
     return rs_fail(RESHARD_ERR_INVALID,
                    "%" PRId64 " units of %" PRId64 " do not divide by %s=%" PRId64, n / unit, unit,
                    axis, axis_size);
@@ -133,7 +132,8 @@ static reshard_status check_units(const rs_rule_finding *found, int32_t ndim, co
             continue;
         reshard_status status = RESHARD_OK;
         if (!found->origins[i]->is_uneven)
-            status = check_cut(cut, found->is_even[i], left[dim], found);
+            status =
+                check_cut(cut, found->is_even[i] || found->origins[i]->is_even, left[dim], found);
         if (status != RESHARD_OK)
             return rs_fail_within(status, RS_RULE_PLACE ": %s: dimension %" PRId32,
                                   RS_RULE_PLACE_OF(found->origins[i]),
@@ -177,6 +177,7 @@ reshard_status rs_rule_finish(const rs_rule_finding *found, int32_t ndim, const 
     memcpy(result.shape, shape, (size_t)ndim * sizeof *shape);
     memcpy(result.padded_shape, padded_shape, (size_t)ndim * sizeof *shape);
     result.padded = memcmp(shape, padded_shape, (size_t)ndim * sizeof *shape) != 0;
+    result.zeros = found->rule->is_zeros;
     reshard_status status = check_units(found, ndim, padded_shape);
     if (status == RESHARD_OK && found->memo == NULL)
         status = set_new_name(found, &result);
@@ -204,6 +205,32 @@ void rs_rule_result_release(rs_rule_result *result)
     reshard_layout_release(result->layout);
     reshard_spec_release(result->spec);
     *result = (rs_rule_result){.drop = false};
+}
+
+static bool lists(const reshard_placement *placement, int32_t coordinate)
+{
+    for (int32_t i = 0; i < placement->count; i++) {
+        if (placement->values[i] == coordinate)
+            return true;
+    }
+    return false;
+}
+
+bool rs_spec_zeros_at(const reshard_spec *spec, int32_t position, int32_t *out_like)
+{
+    const reshard_mesh *mesh = reshard_spec_mesh(spec);
+    int32_t like = position;
+    for (int32_t i = 0; i < reshard_spec_cut_count(spec); i++) {
+        const reshard_cut *cut = reshard_spec_cut(spec, i);
+        int32_t stride = 1, size = reshard_mesh_axis_size(mesh, cut->axis);
+        for (int32_t k = cut->axis + 1; k < reshard_mesh_axis_count(mesh); k++)
+            stride *= reshard_mesh_axis_size(mesh, k);
+        int32_t coordinate = position / stride % size;
+        if (cut->placement.kind == RESHARD_AT && !lists(&cut->placement, coordinate))
+            like += ((int32_t)cut->placement.values[0] - coordinate) * stride;
+    }
+    *out_like = like;
+    return like != position;
 }
 
 /* Tensors with more dimensions than layouts support are kept whole. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * config.c - config.json, flattened into names with whole numbers (true is 1) and short texts.
- * Rules cannot use other values, so these are skipped.
+ * config.c - config.json or params.json, flattened into names with whole numbers (true is 1) and
+ * short texts. Rules cannot use other values; they are kept as JSON only.
  */
 #include "checkpoint/rules/config.h"
 
@@ -12,6 +12,7 @@
 #include "text/json.h"
 #include "text/text.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -24,11 +25,14 @@ typedef struct rs_config_item {
     const char *name;
     int64_t value;
     const char *text; /* NULL: a number */
-    bool asked;       /* rs_config_find found it */
+    const char *json; /* as in the file; NULL: the user set it */
+    bool is_number;
+    bool asked; /* rs_config_find found it */
 } rs_config_item;
 
-static reshard_status add_item(rs_config *config, const char *name, size_t length, int64_t value,
-                               const char *text)
+/* Adds an item with a copy of its name. */
+static reshard_status add_item(rs_config *config, const char *name, size_t length,
+                               rs_config_item item)
 {
     void *items = config->items;
     reshard_status status = rs_grow(config->arena.context, &items, &config->capacity,
@@ -41,7 +45,8 @@ static reshard_status add_item(rs_config *config, const char *name, size_t lengt
         return rs_allocation_status();
     memcpy(copy, name, length);
     copy[length] = '\0';
-    config->items[config->count++] = (rs_config_item){.name = copy, .value = value, .text = text};
+    item.name = copy;
+    config->items[config->count++] = item;
     return RESHARD_OK;
 }
 
@@ -75,7 +80,8 @@ static reshard_status add_sets(rs_config *config, int32_t count, const char *con
                 return rs_fail(RESHARD_ERR_INVALID, "set \"%.100s\": the key is set twice",
                                sets[i]);
         }
-        reshard_status status = add_item(config, sets[i], length, value, NULL);
+        reshard_status status =
+            add_item(config, sets[i], length, (rs_config_item){.value = value, .is_number = true});
         if (status != RESHARD_OK)
             return status;
     }
@@ -102,26 +108,40 @@ static size_t append_part(flattening *flat, int depth, const char *part, size_t 
     return used + dot + length;
 }
 
+/* Copies the JSON of a scalar, with the quotes of a string. NULL if out of memory. */
+static const char *copy_json(rs_arena *arena, const rs_json_token *token)
+{
+    size_t quotes = token->kind == RS_JSON_STRING;
+    char *copy = rs_arena_allocate(arena, token->count + 2 * quotes + 1);
+    if (copy == NULL)
+        return NULL;
+    memcpy(copy, token->bytes - quotes, token->count + 2 * quotes);
+    copy[token->count + 2 * quotes] = '\0';
+    return copy;
+}
+
 static reshard_status keep_value(rs_config *config, const rs_json_token *token, const char *name,
                                  size_t length)
 {
-    int64_t value = token->kind == RS_JSON_TRUE;
-    bool is_number =
+    rs_config_item item = {.value = token->kind == RS_JSON_TRUE};
+    if (length == UNNAMED || token->kind == RS_JSON_NULL || token->count > TEXT_BYTES_MAX)
+        return RESHARD_OK;
+    item.is_number =
         token->kind == RS_JSON_TRUE || token->kind == RS_JSON_FALSE ||
-        (token->kind == RS_JSON_NUMBER && read_number(token->bytes, token->count, &value));
-    if (length == UNNAMED)
-        return RESHARD_OK;
-    if (is_number)
-        return add_item(config, name, length, value, NULL);
-    if (token->kind != RS_JSON_STRING || token->count > TEXT_BYTES_MAX)
-        return RESHARD_OK;
-    char *text = rs_arena_allocate(&config->arena, token->count + 1);
-    if (text == NULL)
+        (token->kind == RS_JSON_NUMBER && read_number(token->bytes, token->count, &item.value));
+    item.json = copy_json(&config->arena, token);
+    if (item.json == NULL)
         return rs_allocation_status();
-    text[rs_json_decode(token, text)] = '\0';
-    if (strcmp(name, "model_type") == 0)
-        config->model_type = text;
-    return add_item(config, name, length, 0, text);
+    if (token->kind == RS_JSON_STRING) {
+        char *text = rs_arena_allocate(&config->arena, token->count + 1);
+        if (text == NULL)
+            return rs_allocation_status();
+        text[rs_json_decode(token, text)] = '\0';
+        item.text = text;
+        if (strcmp(name, "model_type") == 0)
+            config->model_type = text;
+    }
+    return add_item(config, name, length, item);
 }
 
 static reshard_status flatten(rs_config *config, rs_json *json, flattening *flat)
@@ -142,7 +162,7 @@ static reshard_status flatten(rs_config *config, rs_json *json, flattening *flat
         if (token.kind == RS_JSON_OBJECT_END || token.kind == RS_JSON_LIST_END)
             continue;
         if (depth == 0 && token.kind != RS_JSON_OBJECT_BEGIN)
-            return rs_fail(RESHARD_ERR_SYNTAX, "config.json: is no object of keys and values");
+            return rs_fail(RESHARD_ERR_SYNTAX, "%s: is no object of keys and values", json->what);
         if (depth > 0 && !json->is_object[depth - 1]) {
             char part[24];
             int count = snprintf(part, sizeof part, "%lld", (long long)flat->indices[depth]++);
@@ -159,35 +179,80 @@ static reshard_status flatten(rs_config *config, rs_json *json, flattening *flat
     }
 }
 
-static reshard_status read_config(rs_config *config, const char *folder)
+static reshard_status read_text(rs_config *config, const char *name, const char *text, size_t bytes)
+{
+    reshard_context *context = config->arena.context;
+    flattening *flat = rs_allocate_zeroed(context, sizeof *flat);
+    rs_json json;
+    if (flat == NULL)
+        return rs_allocation_status();
+    rs_json_init(&json, name, text, bytes);
+    json.is_python = true;
+    reshard_status status = flatten(config, &json, flat);
+    rs_release(context, flat, sizeof *flat);
+    return status;
+}
+
+/* Reads a file of the folder. *out_is_there: it exists. */
+static reshard_status read_file(rs_config *config, const char *folder, const char *name,
+                                bool *out_is_there)
 {
     reshard_context *context = config->arena.context;
     char *text = NULL;
     size_t text_bytes = 0;
-    flattening *flat = NULL;
-    char *path = rs_path_join(context, folder, "config.json");
+    char *path = rs_path_join(context, folder, name);
     if (path == NULL)
         return rs_allocation_status();
     reshard_status status = rs_file_read_all(context, path, CONFIG_BYTES_MAX, &text, &text_bytes);
-    if (status == RESHARD_ERR_NOT_FOUND) {
+    *out_is_there = status != RESHARD_ERR_NOT_FOUND;
+    if (!*out_is_there)
         status = RESHARD_OK;
-        goto out;
-    }
-    if (status == RESHARD_OK && (flat = rs_allocate_zeroed(context, sizeof *flat)) == NULL)
-        status = rs_allocation_status();
-    if (status == RESHARD_OK) {
-        rs_json json;
-        rs_json_init(&json, "config.json", text, text_bytes);
-        json.is_python = true;
-        status = flatten(config, &json, flat);
-    }
-out:
-    if (flat != NULL)
-        rs_release(context, flat, sizeof *flat);
+    else if (status == RESHARD_OK)
+        status = read_text(config, name, text, text_bytes);
     if (text != NULL)
         rs_release(context, text, text_bytes + 1);
     rs_release(context, path, strlen(path) + 1);
     return status;
+}
+
+/* Takes the values of a params.json under the keys of config.json. */
+static reshard_status take_params(rs_config *config, const rs_config *params,
+                                  const char *model_type)
+{
+    reshard_status status = RESHARD_OK;
+    config->model_type = rs_arena_copy(&config->arena, model_type, strlen(model_type) + 1, 1);
+    if (config->model_type == NULL)
+        return rs_allocation_status();
+    for (int64_t i = 0; status == RESHARD_OK && i < params->count; i++) {
+        rs_config_item item = params->items[i];
+        const char *key = rs_params_config_key(item.name);
+        /* Llama 1 and 2 have -1 for a size that is not known. */
+        if (strcmp(key, "model_type") == 0 || (item.is_number && item.value < 0))
+            continue;
+        item.json = rs_arena_copy(&config->arena, item.json, strlen(item.json) + 1, 1);
+        if (item.text != NULL)
+            item.text = rs_arena_copy(&config->arena, item.text, strlen(item.text) + 1, 1);
+        if (item.json == NULL || (item.text == NULL && params->items[i].text != NULL))
+            return rs_allocation_status();
+        status = add_item(config, key, strlen(key), item);
+    }
+    return status;
+}
+
+/* Looks for a params.json. One that is not valid JSON may be any program's. */
+static reshard_status read_params(rs_config *config, const char *folder)
+{
+    rs_config params = {0};
+    bool is_there = false;
+    const char *model_type = NULL;
+    rs_arena_init(&params.arena, config->arena.context);
+    reshard_status status = read_file(&params, folder, "params.json", &is_there);
+    if (status == RESHARD_OK && is_there)
+        rs_params_recognise(&params, &config->dialect, &model_type);
+    if (status == RESHARD_OK && config->dialect != NULL && !config->has_file)
+        status = take_params(config, &params, model_type);
+    rs_config_release(&params);
+    return status == RESHARD_ERR_SYNTAX ? RESHARD_OK : status;
 }
 
 reshard_status rs_config_init(rs_config *config, reshard_context *context, const char *folder,
@@ -197,7 +262,23 @@ reshard_status rs_config_init(rs_config *config, reshard_context *context, const
     rs_arena_init(&config->arena, context);
     reshard_status status = add_sets(config, set_count, sets);
     config->set_count = config->count;
-    return status == RESHARD_OK ? read_config(config, folder) : status;
+    if (status == RESHARD_OK && folder != NULL)
+        status = read_file(config, folder, "config.json", &config->has_file);
+    return status == RESHARD_OK && folder != NULL ? read_params(config, folder) : status;
+}
+
+reshard_status rs_config_init_for(rs_config *config, const reshard_checkpoint *model,
+                                  int32_t set_count, const char *const *sets)
+{
+    reshard_status status =
+        rs_config_init(config, model->context, rs_store_config_folder(model), set_count, sets);
+    bool has_config = config->count != config->set_count;
+    if (status == RESHARD_OK && !has_config && model->made_config != NULL)
+        return read_text(config, "config.json", model->made_config, strlen(model->made_config));
+    for (int64_t i = 0; status == RESHARD_OK && !has_config && i < model->key_count; i++)
+        status = add_item(config, model->keys[i].name, strlen(model->keys[i].name),
+                          (rs_config_item){.value = model->keys[i].value, .is_number = true});
+    return status;
 }
 
 void rs_config_release(rs_config *config)
@@ -210,11 +291,21 @@ void rs_config_release(rs_config *config)
     config->count = config->capacity = 0;
 }
 
+void rs_config_forget_quantisation(rs_config *config)
+{
+    int64_t kept = config->set_count;
+    for (int64_t i = config->set_count; i < config->count; i++) {
+        if (strstr(config->items[i].name, "quantization_config.") == NULL)
+            config->items[kept++] = config->items[i];
+    }
+    config->count = kept;
+}
+
 bool rs_config_find(void *user, const char *key, int64_t *out_value)
 {
     rs_config *config = user;
     for (int64_t i = 0; i < config->count; i++) {
-        if (config->items[i].text == NULL && strcmp(config->items[i].name, key) == 0) {
+        if (config->items[i].is_number && strcmp(config->items[i].name, key) == 0) {
             *out_value = config->items[i].value;
             config->items[i].asked = true;
             return true;
@@ -233,10 +324,26 @@ const char *rs_config_find_text(void *user, const char *key)
     return NULL;
 }
 
-const char *rs_config_idle_set(const rs_config *config)
+const char *rs_config_find_json(const rs_config *config, const char *key)
 {
+    for (int64_t i = config->set_count; i < config->count; i++) {
+        if (strcmp(config->items[i].name, key) == 0)
+            return config->items[i].json;
+    }
+    return NULL;
+}
+
+const char *rs_config_key_at(const rs_config *config, int64_t index)
+{
+    int64_t place = config->set_count + index;
+    return place < config->count ? config->items[place].name : NULL;
+}
+
+const char *rs_config_idle_set(const rs_config *config, const rs_config *other)
+{
+    assert(other == NULL || config->set_count == 0 || other->set_count == config->set_count);
     for (int64_t i = 0; i < config->set_count; i++) {
-        if (!config->items[i].asked)
+        if (!config->items[i].asked && (other == NULL || !other->items[i].asked))
             return config->items[i].name;
     }
     return NULL;

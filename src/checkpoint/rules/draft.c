@@ -8,9 +8,9 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "base/options.h"
-#include "checkpoint/names/name_groups.h"
 #include "checkpoint/rules/families.h"
 #include "checkpoint/rules/model.h"
+#include "checkpoint/rules/name_groups.h"
 #include "checkpoint/rules/rulebook.h"
 #include "text/text.h"
 
@@ -18,6 +18,17 @@
 #include <string.h>
 
 #define SHAPE_BYTES 192
+#define LONG_NAME_BYTES 60 /* shown of a name that is too long for a pattern */
+
+static reshard_status describe(const rs_rule_family *family, reshard_family *out_family)
+{
+    const char *summary = family->text + strspn(family->text, "# ");
+    reshard_family filled = {.name = family->name,
+                             .text = family->text,
+                             .summary = summary,
+                             .summary_bytes = strcspn(summary, "\n")};
+    return rs_report_write("family", &filled, sizeof filled, out_family);
+}
 
 reshard_status reshard_family_at(int32_t index, reshard_family *out_family)
 {
@@ -27,13 +38,13 @@ reshard_status reshard_family_at(int32_t index, reshard_family *out_family)
     if (index < 0 || index >= count)
         return rs_fail(RESHARD_ERR_RANGE, "there are %" PRId32 " families, and none %" PRId32,
                        count, index);
-    const rs_rule_family *family = &rs_rule_families[index];
-    const char *summary = family->text + strspn(family->text, "# ");
-    reshard_family filled = {.name = family->name,
-                             .text = family->text,
-                             .summary = summary,
-                             .summary_bytes = strcspn(summary, "\n")};
-    return rs_report_write("family", &filled, sizeof filled, out_family);
+    return describe(&rs_rule_families[index], out_family);
+}
+
+reshard_status reshard_family_find(const char *name, reshard_family *out_family)
+{
+    const rs_rule_family *family = rs_rule_family_find(name, strlen(name));
+    return family != NULL ? describe(family, out_family) : RESHARD_ERR_NOT_FOUND;
 }
 
 /* ---- drafting -------------------------------------------------------------------------------- */
@@ -64,7 +75,7 @@ static reshard_status choose_rules(drafting *draft, reshard_context *context)
     void *user = (void *)(uintptr_t)draft->checkpoint;
     rs_rules_choice choice = {.family = NULL};
     rs_config config;
-    reshard_status status = rs_config_init(&config, context, draft->checkpoint->folder, 0, NULL);
+    reshard_status status = rs_config_init_for(&config, draft->checkpoint, 0, NULL);
     draft->used = draft->given;
     if (status == RESHARD_OK && draft->given == NULL) {
         status = rs_rules_detect(NULL, config.model_type, name_at, user, &choice);
@@ -75,7 +86,7 @@ static reshard_status choose_rules(drafting *draft, reshard_context *context)
     rs_config_release(&config);
     if (status == RESHARD_OK && draft->used != NULL)
         status = rs_rulebook_init(&draft->book, context, draft->mesh, draft->used,
-                                  draft->checkpoint->folder, 0, NULL, name_at, user);
+                                  draft->checkpoint, 0, NULL, name_at, user);
     return status;
 }
 
@@ -105,6 +116,38 @@ static reshard_status find_unmatched(drafting *draft)
     return rs_name_groups_make(&draft->arena, count, items, &draft->groups, &draft->group_count);
 }
 
+/* Whether a line that begins with this pattern would be read as something else. */
+static bool reads_as_syntax(const char *pattern)
+{
+    static const char *const words[] = {"every", "every:", "use", "default", "types", "sign"};
+    bool found = pattern[0] == '#';
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        found = found || strcmp(pattern, words[i]) == 0;
+    return found;
+}
+
+/* Writes the line of a group, so that rules can be read whatever the names are: they come from a
+ * file that somebody else may have written. */
+static void write_group(const rs_name_group *group, int width, rs_text *text)
+{
+    char shape_buffer[SHAPE_BYTES];
+    rs_text shape;
+    rs_text_init(&shape, shape_buffer, sizeof shape_buffer);
+    rs_text_add_shape(&shape, group->first->ndim, group->first->shape);
+    size_t length = strlen(group->pattern);
+    if (length >= RS_GLOB_BYTES_MAX) { /* a backslash may have to go in front */
+        rs_text_add(text,
+                    "# x%" PRId64 "  %s  too long for a pattern (%zu bytes), use *: ", group->count,
+                    shape_buffer, length);
+        rs_text_add_escaped(text, group->pattern, LONG_NAME_BYTES);
+        rs_text_add(text, "..\n");
+        return;
+    }
+    const char *front = reads_as_syntax(group->pattern) ? "\\" : "";
+    rs_text_add(text, "%s%-*s  ???  # x%" PRId64 "  %s\n", front, width - (int)strlen(front),
+                length != 0 ? group->pattern : "{}", group->count, shape_buffer);
+}
+
 static void write_draft(const drafting *draft, rs_text *text)
 {
     size_t widest = 0;
@@ -112,25 +155,23 @@ static void write_draft(const drafting *draft, rs_text *text)
         size_t length = strlen(draft->groups[i].pattern);
         widest = length > widest ? length : widest;
     }
-    rs_text_add(text, "# Rules for %" PRId64 " tensors%s%s\n", draft->checkpoint->tensor_count,
-                draft->used != NULL ? ", with those of " : "",
-                draft->used != NULL ? draft->used : ", of which no family knows the names");
+    rs_text_add(text, "# Rules for %" PRId64 " tensors", draft->checkpoint->tensor_count);
+    if (draft->used != NULL) {
+        rs_text_add(text, ", with those of ");
+        rs_text_add_escaped(text, draft->used, strlen(draft->used));
+    } else {
+        rs_text_add(text, ", of which no family knows the names");
+    }
+    rs_text_add(text, "\n");
     if (draft->group_count != 0)
         rs_text_add(text, "# In place of ???, say how these are cut: R (whole), S(0)@tp (rows), "
                           "S(1)@tp (columns), drop, ..\n");
-    for (int64_t i = 0; i < draft->group_count; i++) {
-        const rs_name_group *group = &draft->groups[i];
-        char buffer[SHAPE_BYTES];
-        rs_text shape;
-        rs_text_init(&shape, buffer, sizeof buffer);
-        rs_text_add_shape(&shape, group->first->ndim, group->first->shape);
-        rs_text_add(text, "%-*s  ???  # x%" PRId64 "  %s\n", (int)(widest < 200 ? widest : 200),
-                    group->pattern, group->count, buffer);
-    }
+    for (int64_t i = 0; i < draft->group_count; i++)
+        write_group(&draft->groups[i], (int)(widest < 200 ? widest : 200), text);
     if (draft->used == NULL)
         rs_text_add(text, "every:  S(0)@fsdp\n");
     else if (draft->book.rules->is_builtin)
-        rs_text_add(text, "use %s\n", draft->used);
+        rs_text_add(text, "use %s\n", draft->book.name);
 }
 
 reshard_status reshard_rules_draft(reshard_context *context, const reshard_checkpoint *checkpoint,

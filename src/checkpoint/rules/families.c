@@ -2,7 +2,8 @@
 /*
  * families.c - the built-in sets of rules, and which one a model needs.
  *
- * If a family has config.json's model_type in a line `types`, that decides. Otherwise the names of
+ * If a family has config.json's model_type in a line `types`, that decides; users may also name it
+ * by such a type. Otherwise the names of
  * the tensors do: the first family of the list with a `sign` that matches any name is taken. Models
  * with experts also have names of the models without, so their families come earlier in the list.
  */
@@ -16,11 +17,9 @@
 #include "text/nearest.h"
 #include "text/text.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
-#define FAMILIES_MAX 64
 #define SIGN_NAME_MAX 1000 /* longest name, in bytes, that is compared with signs */
 
 const char *rs_rules_family_name(int32_t index)
@@ -36,27 +35,109 @@ const char *rs_rules_family_text(int32_t index)
     return rs_rules_family_name(index) != NULL ? rs_rule_families[index].text : NULL;
 }
 
-const rs_rule_family *rs_rule_family_find(const char *name, size_t length)
+/* ---- lines ----------------------------------------------------------------------------------- */
+
+/* Steps to the next line of a family that begins with the word and a space. Returns the rest of
+ * that line; nothing after the last one. */
+static rs_slice next_line(const char **at, const char *word)
 {
-    const char *known[FAMILIES_MAX];
-    char buffer[1024];
-    rs_text text;
-    size_t count = 0;
-    rs_text_init(&text, buffer, sizeof buffer);
+    size_t length = strlen(word);
+    for (const char *line = *at; *line != '\0';) {
+        const char *end = strchr(line, '\n');
+        end = end != NULL ? end : line + strlen(line);
+        *at = *end != '\0' ? end + 1 : end;
+        if (strncmp(line, word, length) == 0 && line[length] == ' ')
+            return (rs_slice){line + length + 1, (size_t)(end - line) - length - 1};
+        line = *at;
+    }
+    return (rs_slice){NULL, 0};
+}
+
+/* Takes the next word off the front of a line; nothing after the last one. */
+static rs_slice next_word(rs_slice *line)
+{
+    rs_slice rest = *line;
+    while (rest.count != 0 && rest.bytes[0] == ' ')
+        rest = (rs_slice){rest.bytes + 1, rest.count - 1};
+    rs_slice word = {rest.bytes, 0};
+    while (word.count < rest.count && rest.bytes[word.count] != ' ')
+        word.count++;
+    *line = (rs_slice){rest.bytes + word.count, rest.count - word.count};
+    return word;
+}
+
+/* ---- by name --------------------------------------------------------------------------------- */
+
+const rs_rule_family *rs_rule_family_named(const char *name, size_t length)
+{
     for (const rs_rule_family *family = rs_rule_families; family->name != NULL; family++) {
         if (strlen(family->name) == length && memcmp(family->name, name, length) == 0)
             return family;
-        rs_text_add(&text, count == 0 ? "%s" : ", %s", family->name);
-        assert(count < FAMILIES_MAX);
-        known[count++] = family->name;
     }
-    const char *nearest = rs_nearest(name, length, known, count);
-    if (nearest != NULL)
-        (void)rs_fail(RESHARD_ERR_NOT_FOUND, "there are no built-in rules \"%s\"; did you mean %s?",
-                      rs_excerpt_of(name, length).text, nearest);
+    return NULL;
+}
+
+/* The next digit of a name at or after *at; NUL after the last one. */
+static char next_digit(rs_slice name, size_t *at)
+{
+    while (*at < name.count && !rs_is_digit(name.bytes[*at]))
+        (*at)++;
+    return *at < name.count ? name.bytes[(*at)++] : '\0';
+}
+
+/* Suggests a name only if it has the same numbers: qwen4 is not a slip for qwen3 but another model,
+ * and rules for one may cut the other wrongly. */
+static void suggest(rs_nearest_search *search, rs_slice name)
+{
+    rs_slice word = {search->word, search->length};
+    size_t i = 0, j = 0;
+    char a, b;
+    do {
+        a = next_digit(word, &i);
+        b = next_digit(name, &j);
+    } while (a == b && a != '\0');
+    if (a == b)
+        rs_nearest_try(search, name.bytes, name.count);
+}
+
+/* The family with this model_type in a line `types`. Each type that is not the one wanted takes
+ * part in the search for a suggestion. */
+static const rs_rule_family *find_type(rs_slice type, rs_nearest_search *search)
+{
+    for (const rs_rule_family *family = rs_rule_families; family->name != NULL; family++) {
+        const char *at = family->text;
+        for (rs_slice line; (line = next_line(&at, "types")).count != 0;) {
+            for (rs_slice word; (word = next_word(&line)).count != 0;) {
+                if (rs_slice_compare(word, type) == 0)
+                    return family;
+                if (search != NULL)
+                    suggest(search, word);
+            }
+        }
+    }
+    return NULL;
+}
+
+const rs_rule_family *rs_rule_family_find(const char *name, size_t length)
+{
+    rs_nearest_search search = {.word = name, .length = length};
+    const rs_rule_family *found = rs_rule_family_named(name, length);
+    for (const rs_rule_family *family = rs_rule_families; family->name != NULL; family++)
+        suggest(&search, rs_slice_of(family->name));
+    if (found == NULL && length != 0)
+        found = find_type((rs_slice){name, length}, &search);
+    if (found != NULL)
+        return found;
+    if (length == 0)
+        (void)rs_fail_hint(RESHARD_ERR_NOT_FOUND, RESHARD_HINT_RULES, "",
+                           "the name of a family of rules is empty");
+    else if (search.found != NULL)
+        (void)rs_fail(RESHARD_ERR_NOT_FOUND,
+                      "there are no built-in rules \"%s\"; did you mean %.*s?",
+                      rs_excerpt_of(name, length).text, (int)search.found_length, search.found);
     else
-        (void)rs_fail(RESHARD_ERR_NOT_FOUND, "there are no built-in rules \"%s\" (there are %s)",
-                      rs_excerpt_of(name, length).text, buffer);
+        (void)rs_fail_hint(RESHARD_ERR_NOT_FOUND, RESHARD_HINT_RULES, "",
+                           "there are no built-in rules \"%s\"", rs_excerpt_of(name, length).text);
     return NULL;
 }
 
@@ -94,50 +175,14 @@ static bool detect_by_mesh(const reshard_mesh *mesh, bool lenient, rs_rules_choi
     return true;
 }
 
-/* Steps to the next line of a family that begins with the word and a space. Returns the rest of
- * that line; nothing after the last one. */
-static rs_slice next_line(const char **at, const char *word)
-{
-    size_t length = strlen(word);
-    for (const char *line = *at; *line != '\0';) {
-        const char *end = strchr(line, '\n');
-        end = end != NULL ? end : line + strlen(line);
-        *at = *end != '\0' ? end + 1 : end;
-        if (strncmp(line, word, length) == 0 && line[length] == ' ')
-            return (rs_slice){line + length + 1, (size_t)(end - line) - length - 1};
-        line = *at;
-    }
-    return (rs_slice){NULL, 0};
-}
-
-static bool has_word(rs_slice line, const char *word)
-{
-    size_t length = strlen(word);
-    const char *end = line.bytes + line.count;
-    for (const char *at = line.bytes; at < end;) {
-        const char *space = memchr(at, ' ', (size_t)(end - at));
-        const char *stop = space != NULL ? space : end;
-        if ((size_t)(stop - at) == length && memcmp(at, word, length) == 0)
-            return true;
-        at = stop + 1;
-    }
-    return false;
-}
-
 static bool detect_by_type(const char *model_type, rs_rules_choice *choice)
 {
-    for (const rs_rule_family *family = rs_rule_families; family->name != NULL; family++) {
-        const char *at = family->text;
-        for (rs_slice line; (line = next_line(&at, "types")).count != 0;) {
-            if (!has_word(line, model_type))
-                continue;
-            choice->family = family->name;
-            (void)snprintf(choice->reason, sizeof choice->reason, "model_type is \"%s\"",
-                           model_type);
-            return true;
-        }
-    }
-    return false;
+    const rs_rule_family *family = find_type(rs_slice_of(model_type), NULL);
+    if (family == NULL)
+        return false;
+    choice->family = family->name;
+    (void)snprintf(choice->reason, sizeof choice->reason, "model_type is \"%s\"", model_type);
+    return true;
 }
 
 /* Looks for a name that matches a sign of the family. */
@@ -190,6 +235,18 @@ static reshard_status detect_by_names(rs_tensor_name_fn names, void *user, rs_ru
     return status;
 }
 
+static reshard_status fail_undetected(const char *model_type)
+{
+    if (model_type == NULL || model_type[0] == '\0')
+        return rs_fail_hint(RESHARD_ERR_NOT_FOUND, RESHARD_HINT_CONFIG, "",
+                            "no family of rules knows the names of the tensors, and no config.json "
+                            "names a model_type");
+    return rs_fail_hint(RESHARD_ERR_NOT_FOUND, RESHARD_HINT_RULES, model_type,
+                        "no family of rules is for model_type \"%.60s\", and none knows the names "
+                        "of the tensors",
+                        model_type);
+}
+
 reshard_status rs_rules_detect(const reshard_mesh *mesh, const char *model_type,
                                rs_tensor_name_fn names, void *user, rs_rules_choice *out_choice)
 {
@@ -205,10 +262,7 @@ reshard_status rs_rules_detect(const reshard_mesh *mesh, const char *model_type,
     if (choice.family == NULL)
         (void)detect_by_mesh(mesh, true, &choice);
     if (choice.family == NULL)
-        return rs_fail(
-            RESHARD_ERR_NOT_FOUND,
-            "no built-in rules for model_type \"%.60s\", nor for the names of the tensors",
-            model_type != NULL ? model_type : "");
+        return fail_undetected(model_type);
     *out_choice = choice;
     return RESHARD_OK;
 }

@@ -15,8 +15,10 @@ typedef struct rs_rule_family {
 /* Ends with an entry whose name is NULL. */
 extern const rs_rule_family rs_rule_families[];
 
-/* Returns NULL if there is none of that name; the error text then suggests one or lists them
- * all. */
+/* By its own name. Returns NULL if there is none. */
+const rs_rule_family *rs_rule_family_named(const char *name, size_t length);
+/* By its own name, or by a model_type that it is for ("qwen3" is llama's). Returns NULL if there is
+ * none; the error then suggests one, or that rules are given. */
 const rs_rule_family *rs_rule_family_find(const char *name, size_t length);
 
 #endif

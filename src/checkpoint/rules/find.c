@@ -30,7 +30,9 @@ rs_number_scope rs_rule_scope(const rs_rule_finding *found, const rs_rule *rule,
                              .span_count = rule->glob.wildcard_count,
                              .spans = spans,
                              .default_count = found->rules->default_count,
-                             .defaults = found->rules->defaults};
+                             .defaults = found->rules->defaults,
+                             .same_count = found->rules->same_count,
+                             .same = found->rules->same};
 }
 
 static reshard_status evaluate(const rs_number_scope *scope, rs_slice text, int64_t *out_number)
@@ -82,6 +84,12 @@ static reshard_status matches_rule(const rs_rule_finding *found, const rs_rule *
     status = evaluate(&scope, rule->when, &condition);
     *out_matches = status == RESHARD_OK && condition != 0;
     return status == RESHARD_ERR_NOT_FOUND ? RESHARD_OK : status;
+}
+
+void rs_rules_forget_pads(rs_rules *rules)
+{
+    for (int64_t i = 0; i < rules->rule_count; i++)
+        rules->rules[i].pad_count = 0;
 }
 
 reshard_status rs_rules_bind(rs_rules *rules, rs_tensor_name_fn names, void *user)

@@ -13,6 +13,8 @@
 #include "checkpoint/rules/rules.h"
 #include "text/text.h"
 
+#include <reshard/model_rules.h>
+
 #include <assert.h>
 #include <string.h>
 
@@ -31,13 +33,29 @@ typedef struct compiler {
     int32_t element_count;
 } compiler;
 
-/* Consumes one literal byte, without its backslash. */
+static int hex_value(char c)
+{
+    if (rs_is_digit(c))
+        return c - '0';
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+/* Consumes one literal byte, without its backslash, or the \xHH that stands for one. */
 static reshard_status take_byte(compiler *made)
 {
     if (made->text[made->at] == '\\') {
         made->at++;
         if (made->at == made->bytes)
             return rs_fail(RESHARD_ERR_SYNTAX, "a backslash at the end");
+        const char *x = made->text + made->at;
+        if (made->bytes - made->at >= 3 && x[0] == 'x' && hex_value(x[1]) >= 0 &&
+            hex_value(x[2]) >= 0) {
+            made->plain[made->plain_bytes++] = (char)(16 * hex_value(x[1]) + hex_value(x[2]));
+            made->at += 3;
+            return RESHARD_OK;
+        }
     }
     made->plain[made->plain_bytes++] = made->text[made->at++];
     return RESHARD_OK;
@@ -524,5 +542,15 @@ reshard_status rs_glob_match(const char *glob, size_t glob_bytes, const char *na
     if (status == RESHARD_OK)
         status = rs_glob_try(NULL, &compiled, name, name_bytes, NULL, out_matches);
     rs_arena_release(&arena);
+    return status;
+}
+
+reshard_status reshard_pattern_match(const char *pattern, const char *name, size_t name_bytes,
+                                     int *out_matches)
+{
+    bool matches = false;
+    reshard_status status = rs_glob_match(pattern, strlen(pattern), name, name_bytes, &matches);
+    if (status == RESHARD_OK)
+        *out_matches = matches;
     return status;
 }

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * glob.h - patterns of tensor names: * for any bytes, ? for one byte, {a,b,0..15} for one of
- * several texts or a number in a range, \ before a byte that is meant literally. A pattern must
- * match the whole name.
+ * several texts or a number in a range, \ before a byte that is meant literally, \xHH for the byte
+ * with this number, which may be one that a line of text cannot hold. A pattern must match the
+ * whole name.
  */
 #ifndef RS_CHECKPOINT_RULES_GLOB_H
 #define RS_CHECKPOINT_RULES_GLOB_H
 
 #include "base/arena.h"
+#include "base/export.h"
 
 #include <stdbool.h>
 
@@ -43,14 +45,16 @@ typedef struct rs_glob_span {
 } rs_glob_span;
 
 /* Everything that the glob points to is in the arena. Errors: SYNTAX, RANGE. */
-reshard_status rs_glob_compile(rs_arena *arena, const char *text, size_t bytes, rs_glob *out_glob);
+RS_EXPORT reshard_status rs_glob_compile(rs_arena *arena, const char *text, size_t bytes,
+                                         rs_glob *out_glob);
 
 /* spans: one for each wildcard, from left to right, or NULL. If a name matches in several ways,
  * each wildcard in turn takes as little as it can, and a choice takes its first text that fits.
  * Time and memory are at most proportional to the number of elements times the length of the name.
  * Errors: UNSUPPORTED for a name longer than RS_GLOB_NAME_MAX, NO_MEMORY. */
-reshard_status rs_glob_try(reshard_context *context, const rs_glob *glob, const char *name,
-                           size_t name_bytes, rs_glob_span *spans, bool *out_matches);
+RS_EXPORT reshard_status rs_glob_try(reshard_context *context, const rs_glob *glob,
+                                     const char *name, size_t name_bytes, rs_glob_span *spans,
+                                     bool *out_matches);
 /* The same with the table alone, for names of up to RS_GLOB_NAME_MAX bytes. */
 reshard_status rs_glob_try_table(reshard_context *context, const rs_glob *glob, const char *name,
                                  size_t name_bytes, rs_glob_span *spans, bool *out_matches);

@@ -10,6 +10,8 @@
 #include "base/slice.h"
 #include "checkpoint/rules/number.h"
 
+#define RS_SAME_AXES_MAX 4
+
 typedef struct rs_rule_cut {
     rs_slice placement; /* "S(0, unit=$head_dim)", "A(..)" or "R"; if it refuses, the reason */
     const char *axis;
@@ -22,6 +24,12 @@ typedef struct rs_rule_pad {
     rs_slice multiple;
     rs_slice true_size; /* empty: not given */
 } rs_rule_pad;
+
+/* What the model's configuration says about a dimension of the whole tensor. */
+typedef struct rs_rule_size {
+    int32_t dim;
+    rs_slice number;
+} rs_rule_size;
 
 /* The dimension of the followed tensor that one of our dimensions goes with; -1: none. `shares`:
  * several elements of that dimension share one of ours, as the rows of a block share a scale. */
@@ -36,6 +44,8 @@ typedef struct rs_rule {
     bool is_every; /* a default, which adds cuts to those of the rule that matched */
     bool is_drop;
     bool is_uneven; /* units need not divide evenly */
+    bool is_even;   /* cuts without a unit have to divide evenly, too */
+    bool is_zeros;  /* where A() says that it is not, there are zeros of its shape */
     bool is_void;   /* the model has a tensor that without() excludes: the rule never applies */
     rs_glob glob;
     rs_slice glob_text;
@@ -54,6 +64,8 @@ typedef struct rs_rule {
     rs_rule_cut cuts[RESHARD_AXES_MAX];
     int32_t pad_count;
     rs_rule_pad pads[RESHARD_NDIM_MAX];
+    int32_t size_count;
+    rs_rule_size sizes[RESHARD_NDIM_MAX];
 } rs_rule;
 
 struct rs_rules {
@@ -67,6 +79,8 @@ struct rs_rules {
     rs_number_default *defaults;
     int64_t axis_count, axis_capacity;
     const char **axes; /* all axes that any rule names, each once */
+    int32_t same_count;
+    rs_same_axes same[RS_SAME_AXES_MAX];
 };
 
 /* Writes a cut in the spec language, "S(0, unit=128)", with variables replaced by their values.

@@ -200,14 +200,14 @@ static reshard_status find_key(const rs_number_scope *scope, const char *key, in
         reshard_status status = read_sum(&other_scope, &cursor, depth + 1, out_value);
         if (status != RESHARD_ERR_NOT_FOUND || is_computed(key))
             return status;
-        return rs_fail(RESHARD_ERR_NOT_FOUND,
-                       "$%s has no value in config.json, nor has %.*s; --set %s=N gives it one",
-                       key, rs_slice_shown(other), other.bytes, key);
+        return rs_fail_hint(RESHARD_ERR_NOT_FOUND, RESHARD_HINT_SET_KEY, key,
+                            "$%s has no value in config.json, nor has %.*s", key,
+                            rs_slice_shown(other), other.bytes);
     }
     if (has_other)
         return RESHARD_ERR_NOT_FOUND;
-    return rs_fail(RESHARD_ERR_NOT_FOUND,
-                   "$%s has no value in config.json; --set %s=N gives it one", key, key);
+    return rs_fail_hint(RESHARD_ERR_NOT_FOUND, RESHARD_HINT_SET_KEY, key,
+                        "$%s has no value in config.json", key);
 }
 
 static reshard_status read_word(rs_cursor *cursor, bool dotted, const char *what,
@@ -268,8 +268,14 @@ static reshard_status read_axis(const rs_number_scope *scope, rs_cursor *cursor,
     reshard_status status = read_word(cursor, false, "an @axis", name);
     if (status != RESHARD_OK)
         return status;
+    if (scope->find_word != NULL)
+        return rs_fail(RESHARD_ERR_SYNTAX, "\"@%s\": a map has no mesh to ask", name);
     int32_t axis = scope->form_only ? -1 : reshard_mesh_find_axis(scope->mesh, name);
     *out_number = axis >= 0 ? reshard_mesh_axis_size(scope->mesh, axis) : 1;
+    for (int32_t i = 0; !scope->form_only && i < scope->same_count; i++) {
+        if (strcmp(scope->same[i].name, name) == 0)
+            *out_number = scope->same[i].size;
+    }
     return RESHARD_OK;
 }
 
@@ -294,6 +300,18 @@ static reshard_status read_wildcard(const rs_number_scope *scope, rs_cursor *cur
         return rs_fail(RESHARD_ERR_INVALID, "{%" PRId64 "} stands for \"%.*s\", which is no number",
                        index, (int)rs_min((int64_t)(span.end - span.start), 40),
                        scope->name + span.start);
+    return status;
+}
+
+static reshard_status read_named(const rs_number_scope *scope, rs_cursor *cursor,
+                                 int64_t *out_number)
+{
+    char word[RS_KEY_BYTES];
+    reshard_status status = read_word(cursor, false, "a word", word);
+    *out_number = 1;
+    if (status == RESHARD_OK && (!scope->form_only || scope->knows_words) &&
+        !scope->find_word(scope->user, rs_slice_of(word), out_number))
+        status = rs_fail(RESHARD_ERR_NOT_FOUND, "%s has no value", word);
     return status;
 }
 
@@ -345,6 +363,8 @@ static reshard_status read_factor(const rs_number_scope *scope, rs_cursor *curso
     }
     if (cursor->at < cursor->end && rs_is_digit(*cursor->at))
         return read_digits(cursor, out_number);
+    if (cursor->at < cursor->end && rs_is_letter(*cursor->at) && scope->find_word != NULL)
+        return read_named(scope, cursor, out_number);
     return rs_fail(RESHARD_ERR_SYNTAX, "expected a number or a $key");
 }
 

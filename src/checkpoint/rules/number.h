@@ -5,8 +5,10 @@
  *
  *   number := term { ("+" | "-") term }
  *   term   := factor { ("*" | "/") factor }
- *   factor := digits | "$" key [ "?" factor ] | "@" axis | "{" n "}" | "(" number ")"
+ *   factor := digits | "$" key [ "?" factor ] | "@" axis | "{" n "}" | word | "(" number ")"
  *           | ( "lcm" | "min" | "max" ) "(" number "," number ")"
+ *
+ * Words are names that maps give to numbers (checkpoint/maps); rules have none.
  */
 #ifndef RS_CHECKPOINT_RULES_NUMBER_H
 #define RS_CHECKPOINT_RULES_NUMBER_H
@@ -22,6 +24,12 @@
 typedef struct rs_number_default {
     rs_slice key, number;
 } rs_number_default;
+
+/* An axis over the ranks of another one: in a mesh it is no further axis. */
+typedef struct rs_same_axes {
+    const char *name, *of;
+    int32_t size; /* that the mesh gave it; 1 until then */
+} rs_same_axes;
 
 /* Of all "i of n" so far: the highest i, and n. */
 typedef struct rs_number_dealt {
@@ -39,6 +47,12 @@ typedef struct rs_number_scope {
     const rs_glob_span *spans;
     int64_t default_count;
     const rs_number_default *defaults;
+    int32_t same_count;
+    const rs_same_axes *same; /* axes that were taken out of the mesh */
+    /* The value of a word; NULL: there are no words. Returns false if it has none. */
+    bool (*find_word)(void *user, rs_slice word, int64_t *out_value);
+    void *user;
+    bool knows_words;       /* with form_only: ask for words nevertheless */
     rs_number_dealt *dealt; /* records "i of n" coordinates; may be NULL */
 } rs_number_scope;
 

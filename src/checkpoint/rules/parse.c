@@ -4,7 +4,7 @@
  *
  *   line  := [ rule ] [ "#" comment ]
  *   rule  := glob [ shape ] words | "every:" words | "every" glob ":" words | "use" family
- *          | "default" key number | "types" { model_type } | "sign" glob
+ *          | "default" key number | "same" axis axis | "types" { model_type } | "sign" glob
  *   shape := "[" [ ( number | "*" ) { "," ( number | "*" ) } ] "]"
  *   words := word { [","] word }                                                parse_words.c
  *
@@ -104,6 +104,14 @@ static reshard_status parse_shape(rs_rules_parser *parser)
     return RESHARD_OK;
 }
 
+static bool has_at(const rs_rule *rule)
+{
+    bool has = false;
+    for (int32_t i = 0; i < rule->cut_count; i++)
+        has = has || (!rule->cuts[i].refuses && rule->cuts[i].placement.bytes[0] == 'A');
+    return has;
+}
+
 static reshard_status check_whole(const rs_rules_parser *parser)
 {
     const rs_rule *rule = &parser->rule;
@@ -116,6 +124,11 @@ static reshard_status check_whole(const rs_rules_parser *parser)
         return rs_fail(RESHARD_ERR_INVALID, "drop, and something else besides");
     if (!says && !rule->is_drop && !parser->says_R)
         return rs_fail(RESHARD_ERR_SYNTAX, "nothing behind the pattern; R keeps a tensor whole");
+    if (rule->is_even && rule->is_uneven)
+        return rs_fail(RESHARD_ERR_INVALID, "even and uneven");
+    if (rule->is_zeros && !has_at(rule))
+        return rs_fail(RESHARD_ERR_INVALID, "zeros are where A() leaves ranks out, and there is "
+                                            "no A()");
     if (rule->is_every && rule->cut_count == 0)
         return rs_fail(RESHARD_ERR_SYNTAX, "every: without a cut");
     return RESHARD_OK;
@@ -175,6 +188,38 @@ static reshard_status parse_default(rs_rules_parser *parser)
     return status;
 }
 
+/* Copies the next token, the name of an axis. */
+static reshard_status take_axis(rs_rules_parser *parser, const char **out_name)
+{
+    (void)rs_rules_at_end(parser);
+    rs_slice token = take_token(parser);
+    char *name = rs_arena_allocate(&parser->rules->arena, token.count + 1);
+    if (name == NULL)
+        return rs_allocation_status();
+    memcpy(name, token.bytes, token.count);
+    name[token.count] = '\0';
+    *out_name = name;
+    return RESHARD_OK;
+}
+
+/* Reads `same axis axis`. */
+static reshard_status parse_same(rs_rules_parser *parser)
+{
+    rs_rules *rules = parser->rules;
+    rs_same_axes made = {.size = 1};
+    reshard_status status = take_axis(parser, &made.name);
+    if (status == RESHARD_OK)
+        status = take_axis(parser, &made.of);
+    if (status != RESHARD_OK)
+        return status;
+    if (made.of[0] == '\0' || strcmp(made.name, made.of) == 0 || !rs_rules_at_end(parser))
+        return rs_fail(RESHARD_ERR_SYNTAX, "expected same AXIS AXIS, two different axes");
+    if (rules->same_count == RS_SAME_AXES_MAX)
+        return rs_fail(RESHARD_ERR_RANGE, "more than %d lines with same", RS_SAME_AXES_MAX);
+    rules->same[rules->same_count++] = made;
+    return RESHARD_OK;
+}
+
 static bool accept_word(rs_rules_parser *parser, const char *word)
 {
     rs_cursor start = parser->cursor;
@@ -192,6 +237,8 @@ static reshard_status parse_line(rs_rules_parser *parser)
         return parse_use(parser);
     if (accept_word(parser, "default"))
         return parse_default(parser);
+    if (accept_word(parser, "same"))
+        return parse_same(parser);
     if (accept_word(parser, "types") || accept_word(parser, "sign"))
         return RESHARD_OK; /* these say which models a family is for (families.c) */
     reshard_status status = parse_subject(parser);
@@ -241,7 +288,7 @@ reshard_status rs_rules_parse(reshard_context *context, const char *text, size_t
 {
     reshard_status status = RESHARD_OK;
     if (bytes > INT32_MAX)
-        return rs_fail(RESHARD_ERR_RANGE, "%s: more than 2^31-1 bytes of rules", file_name);
+        return rs_fail_about(RESHARD_ERR_RANGE, file_name, "more than 2^31-1 bytes of rules");
     rs_rules *rules = rs_allocate_zeroed(context, sizeof *rules);
     if (rules == NULL)
         return rs_allocation_status();
@@ -255,7 +302,7 @@ reshard_status rs_rules_parse(reshard_context *context, const char *text, size_t
     else
         status = parse_lines(rules, rules->file_name, 0, copy, bytes);
     if (status == RESHARD_OK && rules->rule_count == 0)
-        status = rs_fail(RESHARD_ERR_SYNTAX, "%s: no rules", rules->file_name);
+        status = rs_fail_about(RESHARD_ERR_SYNTAX, rules->file_name, "no rules");
     if (status != RESHARD_OK)
         rs_rules_destroy(rules);
     else

@@ -3,7 +3,8 @@
  * parse_words.c - the words after the glob of a rule:
  *
  *   word  := "R" | ( "R" | "S.." | "A(..)" | "refuse(" text ")" ) "@" axis
- *          | "pad(" dim "," number [ "," number ] ")" | "name(" text ")" | "drop" | "uneven"
+ *          | "pad(" dim "," number [ "," number ] ")" | "name(" text ")" | "drop" | "uneven" |
+ *          "even" | "size(" dim "," number ")"
  *          | "like(" name { "," ( dim [ "/n" ] | "-" ) } ")"
  *          | "when(" ( number | "$" key "=" text { "|" text } ) ")" | "without(" glob ")"
  *
@@ -82,8 +83,8 @@ static reshard_status parse_axis(rs_rules_parser *parser, const char **out_axis)
 /* Reports something that is no word of the language, suggesting a similar word if there is one. */
 static reshard_status fail_word(rs_slice found)
 {
-    static const char *const words[] = {"pad",  "name",    "when",   "drop",
-                                        "like", "without", "uneven", "refuse"};
+    static const char *const words[] = {"pad",     "size",   "name", "when",  "drop",  "like",
+                                        "without", "uneven", "even", "zeros", "refuse"};
     size_t letters = 0;
     if (found.count >= 3 && memcmp(found.bytes, "???", 3) == 0)
         return rs_fail(RESHARD_ERR_SYNTAX, "this line still has to be filled in");
@@ -95,8 +96,8 @@ static reshard_status fail_word(rs_slice found)
                        rs_excerpt_of(found.bytes, found.count).text, found.bytes[0] - 'a' + 'A');
     return rs_fail(
         RESHARD_ERR_SYNTAX,
-        "expected a cut, pad(), name(), like(), when(), without(), uneven or drop, found "
-        "\"%s\"%s%s%s",
+        "expected a cut, pad(), size(), name(), like(), when(), without(), even, uneven, zeros or "
+        "drop, found \"%s\"%s%s%s",
         rs_excerpt_of(found.bytes, found.count).text, nearest != NULL ? "; did you mean " : "",
         nearest != NULL ? nearest : "", nearest != NULL ? "?" : "");
 }
@@ -203,23 +204,33 @@ reshard_status rs_rules_take_number(rs_rules_parser *parser, rs_cursor *cursor, 
     return status;
 }
 
+/* Reads the dimension that pad() and size() begin with, and the comma after it. */
+static reshard_status take_dim(rs_cursor *cursor, const char *word, int32_t *out_dim)
+{
+    int32_t dim = 0;
+    bool negative = rs_cursor_accept(cursor, '-');
+    if (cursor->at == cursor->end || !rs_is_digit(*cursor->at))
+        return rs_fail(RESHARD_ERR_SYNTAX, "%s(dim, number) begins with a dimension", word);
+    for (; cursor->at < cursor->end && rs_is_digit(*cursor->at); cursor->at++)
+        dim = dim < 100 ? dim * 10 + (*cursor->at - '0') : dim;
+    dim = negative ? -dim : dim;
+    if (dim < -RESHARD_NDIM_MAX || dim >= RESHARD_NDIM_MAX)
+        return rs_fail(RESHARD_ERR_RANGE, "%s: dimension %" PRId32 " is not between %d and %d",
+                       word, dim, -RESHARD_NDIM_MAX, RESHARD_NDIM_MAX - 1);
+    if (!rs_cursor_accept(cursor, ','))
+        return rs_fail(RESHARD_ERR_SYNTAX, "%s(dim, number) has no number", word);
+    *out_dim = dim;
+    return RESHARD_OK;
+}
+
 static reshard_status add_pad(rs_rules_parser *parser, const rule_word *word)
 {
     rs_rule *rule = &parser->rule;
     rs_cursor cursor = {word->inside.bytes, word->inside.bytes + word->inside.count};
     rs_rule_pad pad = {.dim = 0};
-    bool negative = rs_cursor_accept(&cursor, '-');
-    if (cursor.at == cursor.end || !rs_is_digit(*cursor.at))
-        return rs_fail(RESHARD_ERR_SYNTAX, "pad(dim, multiple) begins with a dimension");
-    for (; cursor.at < cursor.end && rs_is_digit(*cursor.at); cursor.at++)
-        pad.dim = pad.dim < 100 ? pad.dim * 10 + (*cursor.at - '0') : pad.dim;
-    pad.dim = negative ? -pad.dim : pad.dim;
-    if (pad.dim < -RESHARD_NDIM_MAX || pad.dim >= RESHARD_NDIM_MAX)
-        return rs_fail(RESHARD_ERR_RANGE, "pad: dimension %" PRId32 " is not between %d and %d",
-                       pad.dim, -RESHARD_NDIM_MAX, RESHARD_NDIM_MAX - 1);
-    if (!rs_cursor_accept(&cursor, ','))
-        return rs_fail(RESHARD_ERR_SYNTAX, "pad(dim, multiple) has no multiple");
-    reshard_status status = rs_rules_take_number(parser, &cursor, &pad.multiple);
+    reshard_status status = take_dim(&cursor, "pad", &pad.dim);
+    if (status == RESHARD_OK)
+        status = rs_rules_take_number(parser, &cursor, &pad.multiple);
     if (status == RESHARD_OK && rs_cursor_accept(&cursor, ','))
         status = rs_rules_take_number(parser, &cursor, &pad.true_size);
     rs_cursor_skip_spaces(&cursor);
@@ -233,6 +244,28 @@ static reshard_status add_pad(rs_rules_parser *parser, const rule_word *word)
     }
     if (status == RESHARD_OK)
         rule->pads[rule->pad_count++] = pad;
+    return status;
+}
+
+static reshard_status add_size(rs_rules_parser *parser, const rule_word *word)
+{
+    rs_rule *rule = &parser->rule;
+    rs_cursor cursor = {word->inside.bytes, word->inside.bytes + word->inside.count};
+    rs_rule_size size = {.dim = 0};
+    reshard_status status = take_dim(&cursor, "size", &size.dim);
+    if (status == RESHARD_OK)
+        status = rs_rules_take_number(parser, &cursor, &size.number);
+    rs_cursor_skip_spaces(&cursor);
+    if (status == RESHARD_OK && cursor.at != cursor.end)
+        status = rs_fail(RESHARD_ERR_SYNTAX, "more than size(dim, number)");
+    for (int32_t i = 0; status == RESHARD_OK && i < rule->size_count; i++) {
+        if (rule->sizes[i].dim == size.dim)
+            status = rs_fail(RESHARD_ERR_INVALID, "size: dimension %" PRId32 " twice", size.dim);
+    }
+    if (status == RESHARD_OK && rule->size_count == RESHARD_NDIM_MAX)
+        status = rs_fail(RESHARD_ERR_RANGE, "more than %d sizes", RESHARD_NDIM_MAX);
+    if (status == RESHARD_OK)
+        rule->sizes[rule->size_count++] = size;
     return status;
 }
 
@@ -330,6 +363,18 @@ static reshard_status set_like(rs_rules_parser *parser, const rule_word *word)
     return rs_rule_new_name(&scope, rule->like, NULL, 0, &length);
 }
 
+/* The flag that a word without parentheses sets; NULL: there is none. */
+static bool *find_flag(rs_rule *rule, rs_slice letters)
+{
+    if (rs_slice_equals(letters, "drop"))
+        return &rule->is_drop;
+    if (rs_slice_equals(letters, "even"))
+        return &rule->is_even;
+    if (rs_slice_equals(letters, "uneven"))
+        return &rule->is_uneven;
+    return rs_slice_equals(letters, "zeros") ? &rule->is_zeros : NULL;
+}
+
 static reshard_status add_word(rs_rules_parser *parser, const rule_word *word)
 {
     bool bare = !word->has_parentheses && word->whole.count == word->letters.count;
@@ -348,16 +393,15 @@ static reshard_status add_word(rs_rules_parser *parser, const rule_word *word)
                        rs_excerpt_of(word->whole.bytes, word->whole.count).text);
     if (rs_slice_equals(word->letters, "pad") && word->has_parentheses)
         return add_pad(parser, word);
+    if (rs_slice_equals(word->letters, "size") && word->has_parentheses)
+        return add_size(parser, word);
     if (rs_slice_equals(word->letters, "name") && word->has_parentheses)
         return set_name(parser, word);
-    if (rs_slice_equals(word->letters, "drop") && bare) {
-        parser->rule.is_drop = true;
-        return RESHARD_OK;
-    }
     if (rs_slice_equals(word->letters, "like") && word->has_parentheses)
         return set_like(parser, word);
-    if (rs_slice_equals(word->letters, "uneven") && bare) {
-        parser->rule.is_uneven = true;
+    bool *flag = bare ? find_flag(&parser->rule, word->letters) : NULL;
+    if (flag != NULL) {
+        *flag = true;
         return RESHARD_OK;
     }
     return fail_word(word->whole);

@@ -182,6 +182,9 @@ reshard_status rs_rule_new_name(const rs_number_scope *scope, rs_slice new_name,
             bytes++;
             i++;
         }
+        if (count > RS_GLOB_NAME_MAX - length)
+            return rs_fail(RESHARD_ERR_RANGE, "the new name has more than %d bytes",
+                           RS_GLOB_NAME_MAX);
         for (size_t j = 0; j < count; j++, length++) {
             if (length < capacity)
                 buffer[length] = bytes[j];

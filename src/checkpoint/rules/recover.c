@@ -130,12 +130,15 @@ static reshard_status fail_local(int32_t position, int32_t ndim, const int64_t *
 }
 
 static reshard_status check_rank(const reshard_mesh *mesh, const rs_local_shapes *locals,
-                                 const reshard_layout *layout, int32_t position)
+                                 const rs_rule_result *result, int32_t position)
 {
     reshard_shards *shards = NULL;
     int64_t local[RESHARD_NDIM_MAX] = {0};
+    int32_t like = position;
+    if (result->zeros)
+        (void)rs_spec_zeros_at(result->spec, position, &like);
     reshard_status status =
-        reshard_layout_shards(layout, reshard_mesh_rank_at(mesh, position), &shards);
+        reshard_layout_shards(result->layout, reshard_mesh_rank_at(mesh, like), &shards);
     if (status != RESHARD_OK)
         return status;
     const reshard_shard *shard = shards->count != 0 ? &shards->items[0] : NULL;
@@ -153,11 +156,11 @@ static reshard_status check_rank(const reshard_mesh *mesh, const rs_local_shapes
 }
 
 reshard_status rs_rules_check_locals(const reshard_mesh *mesh, const rs_local_shapes *locals,
-                                     const reshard_layout *layout)
+                                     const rs_rule_result *result)
 {
     reshard_status status = RESHARD_OK;
     for (int32_t i = 0; status == RESHARD_OK && i < reshard_mesh_size(mesh); i++)
-        status = check_rank(mesh, locals, layout, i);
+        status = check_rank(mesh, locals, result, i);
     return status;
 }
 
@@ -217,7 +220,7 @@ static reshard_status recover_by_rule(rs_rule_finding *found, const rs_local_sha
         status = rs_rule_finish(found, found->ndim, shape, padded, out_result);
     if (status == RESHARD_OK) {
         out_result->padding_unknown = unknown;
-        status = rs_rules_check_locals(found->mesh, locals, out_result->layout);
+        status = rs_rules_check_locals(found->mesh, locals, out_result);
         if (status != RESHARD_OK)
             rs_rule_result_release(out_result);
     }

@@ -40,36 +40,42 @@ int32_t rs_mesh_order_files(const reshard_mesh *mesh, int32_t *out_ranks, int32_
     return files;
 }
 
-static bool is_family(const char *rules)
+static reshard_status use_family(rs_rulebook *book, reshard_context *context,
+                                 const rs_rule_family *family, const char *given)
 {
-    const char *name;
-    for (int32_t i = 0; (name = rs_rules_family_name(i)) != NULL; i++) {
-        if (strcmp(name, rules) == 0)
-            return true;
-    }
-    return false;
+    bool is_type = strcmp(family->name, given) != 0;
+    (void)snprintf(book->said, sizeof book->said, "rules of the family %s%s%.60s%s", family->name,
+                   is_type ? " (for model_type " : "", is_type ? given : "", is_type ? ")" : "");
+    (void)snprintf(book->name, sizeof book->name, "%.60s", family->name);
+    return rs_rules_builtin(context, family->name, &book->rules);
 }
 
-static reshard_status fail_unknown(const char *path)
-{
-    const rs_rule_family *none = rs_rule_family_find(path, strlen(path));
-    assert(none == NULL);
-    (void)none;
-    return rs_fail_within(RESHARD_ERR_NOT_FOUND, "rules \"%.200s\": no such file", path);
-}
-
-static reshard_status read_rules(rs_rulebook *book, reshard_context *context, const char *path)
+/* The name of a family comes before a file of that name, and a file before a model_type: there are
+ * many types, and more with each release. */
+static reshard_status read_rules(rs_rulebook *book, reshard_context *context, const char *given)
 {
     char *text = NULL;
     size_t text_bytes = 0;
-    reshard_status status = rs_file_read_all(context, path, RULES_BYTES_MAX, &text, &text_bytes);
-    if (status == RESHARD_ERR_NOT_FOUND)
-        return fail_unknown(path);
+    const rs_rule_family *family = rs_rule_family_named(given, strlen(given));
+    if (family != NULL)
+        return use_family(book, context, family, given);
+    reshard_status status =
+        given[0] != '\0' ? rs_file_read_all(context, given, RULES_BYTES_MAX, &text, &text_bytes)
+                         : RESHARD_ERR_NOT_FOUND;
+    if (status == RESHARD_ERR_NOT_FOUND) {
+        family = rs_rule_family_find(given, strlen(given));
+        if (family != NULL)
+            return use_family(book, context, family, given);
+        return given[0] != '\0' ? rs_fail_within(status, "rules \"%.200s\": no such file", given)
+                                : status;
+    }
     if (status == RESHARD_OK)
-        status = rs_rules_parse(context, text, text_bytes, path, &book->rules);
+        status = rs_rules_parse(context, text, text_bytes, given, &book->rules);
     if (text != NULL)
         rs_release(context, text, text_bytes + 1);
-    (void)snprintf(book->said, sizeof book->said, "rules of %.200s", path);
+    const char *slash = strrchr(given, '/');
+    (void)snprintf(book->said, sizeof book->said, "rules of %.200s", given);
+    (void)snprintf(book->name, sizeof book->name, "%.60s", slash != NULL ? slash + 1 : given);
     return status;
 }
 
@@ -132,26 +138,24 @@ static reshard_status say_unused(rs_rulebook *book, rs_tensor_name_fn names, voi
 }
 
 reshard_status rs_rulebook_init(rs_rulebook *book, reshard_context *context, reshard_mesh *mesh,
-                                const char *rules, const char *folder, int32_t set_count,
-                                const char *const *sets, rs_tensor_name_fn names, void *user)
+                                const char *rules, const reshard_checkpoint *model,
+                                int32_t set_count, const char *const *sets, rs_tensor_name_fn names,
+                                void *user)
 {
-    assert(mesh != NULL && folder != NULL);
+    assert(mesh != NULL && model != NULL);
+    reshard_mesh *folded = NULL;
     *book = (rs_rulebook){.mesh = reshard_mesh_retain(mesh)};
-    reshard_status status = rs_config_init(&book->config, context, folder, set_count, sets);
+    reshard_status status = rs_config_init_for(&book->config, model, set_count, sets);
     book->keys = (rs_rules_keys){rs_config_find, &book->config, rs_config_find_text};
     if (status != RESHARD_OK)
         return status;
-    if (rules == NULL) {
-        status = pick_family(book, context, names, user);
-    } else if (is_family(rules)) {
-        (void)snprintf(book->said, sizeof book->said, "rules of the family %s", rules);
-        status = rs_rules_builtin(context, rules, &book->rules);
-    } else {
-        status = read_rules(book, context, rules);
-    }
-    if (rules != NULL) {
-        const char *slash = strrchr(rules, '/');
-        (void)snprintf(book->name, sizeof book->name, "%.60s", slash != NULL ? slash + 1 : rules);
+    status =
+        rules == NULL ? pick_family(book, context, names, user) : read_rules(book, context, rules);
+    if (status == RESHARD_OK)
+        status = rs_rules_fold_mesh(book->rules, mesh, &folded);
+    if (folded != NULL) {
+        reshard_mesh_release(book->mesh);
+        book->mesh = folded;
     }
     if (status == RESHARD_OK)
         status = rs_rules_check_mesh(book->rules, book->mesh);

@@ -13,7 +13,7 @@
 #define RS_RULES_SAID_BYTES 512
 
 typedef struct rs_rulebook {
-    reshard_mesh *mesh;
+    reshard_mesh *mesh; /* without axes that the rules say are over the ranks of others */
     rs_rules *rules;
     rs_config config;
     rs_rules_keys keys;
@@ -29,11 +29,12 @@ typedef struct rs_rulebook {
 int32_t rs_mesh_order_files(const reshard_mesh *mesh, int32_t *out_ranks, int32_t *out_files);
 
 /* Keeps a reference to the mesh. rules: a family's name, a path, or NULL to choose a family by the
- * config.json in the checkpoint's folder or by the names of the tensors. Release in any case, even
+ * config.json of the model or by the names of the tensors. Release in any case, even
  * after an error. */
 reshard_status rs_rulebook_init(rs_rulebook *book, reshard_context *context, reshard_mesh *mesh,
-                                const char *rules, const char *folder, int32_t set_count,
-                                const char *const *sets, rs_tensor_name_fn names, void *user);
+                                const char *rules, const reshard_checkpoint *model,
+                                int32_t set_count, const char *const *sets, rs_tensor_name_fn names,
+                                void *user);
 void rs_rulebook_release(rs_rulebook *book);
 
 #endif

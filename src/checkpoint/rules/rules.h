@@ -44,6 +44,10 @@ typedef struct rs_rules_keys {
 /* Checks that every axis of the mesh longer than 1 is named by some rule of the set, or is called
  * dp. Errors: INVALID, naming the axis and those that the rules know. */
 reshard_status rs_rules_check_mesh(const rs_rules *rules, const reshard_mesh *mesh);
+/* Takes the axes out of a mesh that the rules say are over the ranks of another one, and remembers
+ * their sizes. *out_mesh has a reference of its own. Call it once, before the rules are shared.
+ * Errors: INVALID, if such an axis has neither 1 coordinate nor as many as the other. */
+reshard_status rs_rules_fold_mesh(rs_rules *rules, reshard_mesh *mesh, reshard_mesh **out_mesh);
 
 /* What the matching rule says about a tensor. The caller owns it: rs_rule_result_release. */
 typedef struct rs_rule_result {
@@ -60,6 +64,8 @@ typedef struct rs_rule_result {
      * names. */
     int64_t padded_shape[RESHARD_NDIM_MAX];
     bool padded; /* padded_shape differs from shape */
+    /* ranks that are not to have it, because of A(), hold zeros of its shape */
+    bool zeros;
     /* rs_rules_recover only: there may be padding, but the true size is not known */
     bool padding_unknown;
     reshard_spec *spec; /* over the mesh; one reference */
@@ -111,13 +117,20 @@ reshard_status rs_rules_recover(const rs_rules *rules, reshard_mesh *mesh,
                                 const rs_rules_keys *keys, const char *name, size_t name_bytes,
                                 const rs_local_shapes *locals, rs_rule_result *out_result);
 
-/* Checks that a layout gives every rank of the mesh the local shape that it has. Errors: INVALID,
+/* Checks that a result gives every rank of the mesh the local shape that it has. Errors: INVALID,
  * naming a position and both shapes. */
 reshard_status rs_rules_check_locals(const reshard_mesh *mesh, const rs_local_shapes *locals,
-                                     const reshard_layout *layout);
+                                     const rs_rule_result *result);
+
+/* If others hold zeros in place of a tensor: does the rank at this position? Then *out_like is a
+ * position that has the tensor, in the same shape. */
+bool rs_spec_zeros_at(const reshard_spec *spec, int32_t position, int32_t *out_like);
 
 /* Returns the name at an index, and its length in *out_bytes; NULL beyond the last. */
 typedef const char *(*rs_tensor_name_fn)(void *user, int64_t index, size_t *out_bytes);
+
+/* Makes all rules forget their pad(). Call it before the rules are shared. */
+void rs_rules_forget_pads(rs_rules *rules);
 
 /* Evaluates without() for a model with these names: rules whose condition does not hold never apply
  * from then on. Call it once, before the rules are shared. */

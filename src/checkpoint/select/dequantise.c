@@ -13,6 +13,7 @@
 #include "text/text.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #define BLOCK_USUAL 128 /* block size of DeepSeek's fp8, and of all models after it */
@@ -153,22 +154,57 @@ static bool fits(int64_t length, int64_t scales, int64_t block)
     return block > 0 && length / block + (length % block != 0) == scales;
 }
 
-/* How many of `length` elements share one of `scales` scales; 0 if that is not clear. Some
- * checkpoints have blocks of several sizes, so an even division is accepted like the usual size,
- * unless the two disagree. */
-static int64_t find_block(int64_t length, int64_t scales, int64_t declared)
+/* Whether there is one scale for the whole tensor, or for each row, channel or expert: then
+ * config's blocks are not about it. */
+static bool has_no_blocks(const rs_stored_tensor *codes, const rs_stored_tensor *scales)
+{
+    for (int32_t k = 0; k < scales->ndim; k++) {
+        if (scales->shape[k] != 1 && scales->shape[k] != codes->shape[k])
+            return false;
+    }
+    return true;
+}
+
+/* How many of `length` elements share one of `scales` scales, if config.json does not say; 0 if
+ * that is not clear. Only blocks that divide evenly are: a last one that is not full could be of
+ * many sizes, and where the usual size fits too, it must be the same. */
+static int64_t guess_block(int64_t length, int64_t scales)
 {
     if (scales == 1)
         return rs_max(length, 1);
-    if (scales == length)
-        return 1;
-    if (fits(length, scales, declared))
-        return declared;
-    int64_t even = scales > 0 && length % scales == 0 ? length / scales : 0;
-    int64_t usual = fits(length, scales, BLOCK_USUAL) ? BLOCK_USUAL : 0;
-    if (even != 0 && usual != 0 && even != usual)
+    if (scales <= 0 || length % scales != 0)
         return 0;
-    return usual != 0 ? usual : even;
+    int64_t even = length / scales;
+    return fits(length, scales, BLOCK_USUAL) && even != BLOCK_USUAL ? 0 : even;
+}
+
+/* Finds the block of dimension k. */
+static reshard_status find_block(const dequantising *d, const rs_stored_tensor *codes,
+                                 const rs_stored_tensor *scales, int32_t k, int64_t *out_block)
+{
+    int64_t length = codes->shape[k], count = scales->shape[k];
+    int32_t from_end = codes->ndim - 1 - k; /* 0 for columns, 1 for rows */
+    int64_t declared = from_end < 2 ? d->blocks[1 - from_end] : 0;
+    char why[300];
+    if (has_no_blocks(codes, scales) || declared == 0) {
+        *out_block = count == length && count != 0 ? 1 : guess_block(length, count);
+        if (*out_block != 0)
+            return RESHARD_OK;
+        (void)snprintf(why, sizeof why,
+                       "how many of the %" PRId64 " elements of dimension %d share one of %" PRId64
+                       " scales is not clear; quantization_config.weight_block_size in config.json "
+                       "can say it",
+                       length, (int)k, count);
+        return refuse_shape(codes, scales, why);
+    }
+    *out_block = declared;
+    if (fits(length, count, declared))
+        return RESHARD_OK;
+    (void)snprintf(why, sizeof why,
+                   "by config.json, %" PRId64 " elements of dimension %d share a scale, so there "
+                   "are %" PRId64 " scales for its %" PRId64 ", not %" PRId64,
+                   declared, (int)k, length / declared + (length % declared != 0), length, count);
+    return refuse_shape(codes, scales, why);
 }
 
 static reshard_status make_scaled(const dequantising *d, const rs_stored_tensor *codes,
@@ -181,13 +217,9 @@ static reshard_status make_scaled(const dequantising *d, const rs_stored_tensor 
         (!rs_dtype_is_float(scales->dtype) || scales->dtype == RESHARD_F64))
         return refuse_shape(codes, scales, "scales are f32, f16, bf16 or f8_e8m0");
     for (int32_t k = 0; k < scales->ndim; k++) {
-        int32_t from_end = codes->ndim - 1 - k; /* 0 for columns, 1 for rows */
-        formula.blocks[k] = find_block(codes->shape[k], scales->shape[k],
-                                       from_end < 2 ? d->blocks[1 - from_end] : 0);
-        if (formula.blocks[k] == 0)
-            return refuse_shape(codes, scales,
-                                "how many elements share a scale is not clear; "
-                                "quantization_config.weight_block_size in config.json may say it");
+        reshard_status status = find_block(d, codes, scales, k, &formula.blocks[k]);
+        if (status != RESHARD_OK)
+            return status;
     }
     return make(d, &formula, codes->name, codes->ndim, codes->shape, out_made);
 }
@@ -220,6 +252,31 @@ static reshard_status make_mxfp4(dequantising *d, const rs_stored_tensor *codes,
     return make(d, &formula, name, 3, shape, out_made);
 }
 
+/* Finds the scales of fp8 codes, of which there may be one kind only. */
+static reshard_status find_scales(const dequantising *d, const rs_stored_tensor *codes,
+                                  const rs_stored_tensor **out_scales)
+{
+    static const char *const endings[] = {"_scale_inv", "_scale", "_scale_2"};
+    const rs_stored_tensor *scales = NULL;
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+        const rs_stored_tensor *found = NULL;
+        reshard_status status = find_kin(d, codes->name, 0, endings[i], &found);
+        if (status != RESHARD_OK)
+            return status;
+        if (found != NULL && scales != NULL)
+            return rs_fail(RESHARD_ERR_INVALID,
+                           "tensor \"%.*s\" cannot be dequantised: it has two kinds of scales, "
+                           "\"%.*s\" and \"%.*s\", and only one can be right; remove the other",
+                           rs_slice_shown(codes->name), codes->name.bytes,
+                           rs_slice_shown(scales->name), scales->name.bytes,
+                           rs_slice_shown(found->name), found->name.bytes);
+        /* The second scale of nvfp4 is not one by itself. */
+        scales = found != NULL && i < 2 ? found : scales;
+    }
+    *out_scales = scales;
+    return RESHARD_OK;
+}
+
 /* ---- all formats ----------------------------------------------------------------------------- */
 
 static reshard_status dequantise(dequantising *d, const rs_stored_tensor *codes,
@@ -233,9 +290,7 @@ static reshard_status dequantise(dequantising *d, const rs_stored_tensor *codes,
             return status != RESHARD_OK ? status : make_mxfp4(d, codes, scales, out_made);
     }
     if (codes->dtype == RESHARD_F8_E4M3 || codes->dtype == RESHARD_F8_E5M2) {
-        status = find_kin(d, codes->name, 0, "_scale_inv", &scales);
-        if (status == RESHARD_OK && scales == NULL)
-            status = find_kin(d, codes->name, 0, "_scale", &scales);
+        status = find_scales(d, codes, &scales);
         if (status != RESHARD_OK || scales != NULL)
             return status != RESHARD_OK ? status : make_scaled(d, codes, scales, out_made);
     }
@@ -264,13 +319,14 @@ reshard_status rs_dequantise(rs_arena *arena, const reshard_checkpoint *source, 
 {
     dequantising d = {.arena = arena, .source = source, .config = config, .dtype = dtype};
     size_t count = (size_t)source->tensor_count;
-    bool any = false;
+    bool any = source->unreadable_count != 0; /* they may be of a type that cannot be decoded */
     const rs_stored_tensor **made = rs_arena_allocate_array(arena, count, sizeof *made);
     if (made == NULL)
         return rs_allocation_status();
     read_blocks(&d);
     for (size_t i = 0; i < count; i++) {
         made[i] = NULL;
+        any = any || source->tensors[i].block_type != NULL;
         if (kinds[i] != RS_QUANTISED_CODES)
             continue;
         reshard_status status = dequantise(&d, &source->tensors[i], &made[i]);
@@ -279,8 +335,8 @@ reshard_status rs_dequantise(rs_arena *arena, const reshard_checkpoint *source, 
         any = true;
     }
     if (!any)
-        return rs_fail(RESHARD_ERR_INVALID,
-                       "%s: no tensor is quantised, so none can be dequantised", source->path);
+        return rs_fail_about(RESHARD_ERR_INVALID, source->path,
+                             "no tensor is quantised, so none can be dequantised");
     *out_made = made;
     return RESHARD_OK;
 }

@@ -52,21 +52,29 @@ static int64_t find_parameter(const reshard_checkpoint *source, rs_slice name, s
 rs_parameter rs_parameter_find(const reshard_checkpoint *source, const rs_stored_tensor *tensor)
 {
     rs_slice name = tensor->name;
-    size_t end = name.count;
-    while (end > 0 && name.bytes[end - 1] != '.')
-        end--;
-    for (size_t begin = 1; end > 1 && begin + 1 < end; begin++) {
-        size_t skipped = 0;
+    size_t dot = name.count;
+    while (dot > 0 && name.bytes[dot - 1] != '.')
+        dot--;
+    for (size_t begin = 1; dot > 1 && begin < dot; begin++) {
         if (name.bytes[begin - 1] != '.' || !is_of_optimizer((rs_slice){name.bytes, begin}))
             continue;
-        rs_slice inner = {name.bytes + begin, end - 1 - begin};
-        int64_t found = find_parameter(source, inner, &skipped);
-        if (found >= 0 && &source->tensors[found] != tensor)
-            return (rs_parameter){.tensor = found,
-                                  .front = {name.bytes, begin},
-                                  .back = {name.bytes + end - 1, name.count - end + 1},
-                                  .skipped = skipped,
-                                  .same_shape = has_same_shape(tensor, &source->tensors[found])};
+        /* The state's own word is the last, or stands before the parameter's name, as in
+         * Megatron's. */
+        const size_t ends[2] = {dot - 1, name.count};
+        for (int i = 0; i < 2; i++) {
+            size_t skipped = 0, end = ends[i];
+            if (begin >= end)
+                continue;
+            rs_slice inner = {name.bytes + begin, end - begin};
+            int64_t found = find_parameter(source, inner, &skipped);
+            if (found >= 0 && &source->tensors[found] != tensor)
+                return (rs_parameter){.tensor = found,
+                                      .front = {name.bytes, begin},
+                                      .back = {name.bytes + end, name.count - end},
+                                      .skipped = skipped,
+                                      .same_shape =
+                                          has_same_shape(tensor, &source->tensors[found])};
+        }
     }
     return (rs_parameter){.tensor = -1};
 }

@@ -9,18 +9,16 @@
 
 #include "base/context.h"
 #include "base/sort.h"
-#include "checkpoint/names/name_groups.h"
 #include "checkpoint/rules/model.h"
 #include "checkpoint/select/dequantise.h"
 #include "checkpoint/select/parameter.h"
+#include "kernel/block_types.h"
 #include "kernel/cast.h"
 #include "text/json.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define UNMATCHED_BYTES 3600 /* for the list of names in an error text */
 
 /* One pattern of an option, and the value after its "=". */
 typedef struct pattern {
@@ -42,9 +40,11 @@ typedef struct patterns {
 typedef struct selector {
     rs_arena *arena;
     patterns includes, excludes, dtypes, renames;
+    bool takes_aside;                   /* also tensors that say again what others say */
     const rs_quantised_kind *quantised; /* by tensor of the source; NULL: not needed */
     /* by tensor of the source, what codes become; NULL: they stay codes */
     const rs_stored_tensor *const *made;
+    reshard_dtype dequantize; /* what becomes of quantised tensors; NONE: nothing */
 } selector;
 
 #define CASTS "f16, bf16, f32, f64, f8_e4m3 and f8_e5m2"
@@ -190,16 +190,18 @@ static reshard_status choose_dtype(const selector *made, rs_selection *selection
                                    const rs_stored_tensor *tensor, reshard_dtype *out_dtype)
 {
     const pattern *found = NULL;
-    *out_dtype = tensor->dtype;
+    bool is_made = tensor->formula != NULL || tensor->block_type != NULL;
+    bool has_blocks = tensor->block_type != NULL && made->dequantize != RESHARD_DTYPE_NONE;
+    *out_dtype = has_blocks ? made->dequantize : tensor->dtype;
     reshard_status status = match(&made->dtypes, tensor->name, NULL, &found);
     if (status != RESHARD_OK || found == NULL)
         return status;
-    if (tensor->formula != NULL && found->has_glob && found->dtype != tensor->dtype)
+    if (is_made && found->has_glob && found->dtype != *out_dtype)
         return rs_fail(RESHARD_ERR_INVALID,
                        "dtype \"%.200s\": tensor \"%.*s\" is dequantised to %s, and not cast",
                        found->text, rs_slice_shown(tensor->name), tensor->name.bytes,
-                       reshard_dtype_name(tensor->dtype));
-    if (tensor->formula != NULL)
+                       reshard_dtype_name(*out_dtype));
+    if (is_made)
         return RESHARD_OK;
     if (!found->has_glob && made->quantised[origin] != RS_QUANTISED_NOT) {
         if (selection->quantised_count++ == 0)
@@ -251,7 +253,7 @@ static reshard_status find_quantised(selector *made, const reshard_checkpoint *s
         is_needed = is_needed || !made->dtypes.items[i].has_glob;
     if (!is_needed)
         return RESHARD_OK;
-    reshard_status status = rs_config_init(&config, made->arena->context, source->folder, 0, NULL);
+    reshard_status status = rs_config_init_for(&config, source, 0, NULL);
     /* A config.json that is not valid JSON is ignored here, and copied as it is. */
     if (status == RESHARD_OK || status == RESHARD_ERR_SYNTAX)
         status =
@@ -281,10 +283,21 @@ static bool begins_with(rs_slice name, rs_slice prefix)
     return name.count > prefix.count && memcmp(name.bytes, prefix.bytes, prefix.count) == 0;
 }
 
+/* Do the patterns choose a name? */
+static reshard_status choose(const selector *made, rs_slice name, bool *out_chosen)
+{
+    const pattern *included = NULL, *excluded = NULL;
+    reshard_status status = match(&made->includes, name, NULL, &included);
+    if (status == RESHARD_OK)
+        status = match(&made->excludes, name, NULL, &excluded);
+    *out_chosen = excluded == NULL && (made->includes.count == 0 || included != NULL);
+    return status;
+}
+
 static reshard_status select_tensor(const selector *made, rs_selection *selection, int64_t origin,
                                     const rs_stored_tensor *tensor)
 {
-    const pattern *included = NULL, *excluded = NULL;
+    bool is_chosen = false;
     if (made->made != NULL && made->made[origin] != NULL)
         tensor = made->made[origin];
     rs_selected item = {.origin = origin, .stored = tensor};
@@ -294,16 +307,19 @@ static reshard_status select_tensor(const selector *made, rs_selection *selectio
         selection->outside_bytes += tensor->bytes;
         return RESHARD_OK;
     }
-    reshard_status status = match(&made->includes, tensor->name, NULL, &included);
-    if (status == RESHARD_OK)
-        status = match(&made->excludes, tensor->name, NULL, &excluded);
-    if (status != RESHARD_OK || excluded != NULL || (made->includes.count != 0 && included == NULL))
+    if (tensor->is_aside && !made->takes_aside) {
+        if (selection->aside_count++ == 0)
+            selection->aside = tensor->name;
+        return RESHARD_OK;
+    }
+    reshard_status status = choose(made, tensor->name, &is_chosen);
+    if (status != RESHARD_OK || !is_chosen)
         return status;
     if (made->made != NULL && made->quantised[origin] == RS_QUANTISED_COMPANION) {
         selection->scale_count++;
         return RESHARD_OK;
     }
-    selection->made_count += tensor->formula != NULL;
+    selection->made_count += rs_formula_is_quantised(tensor) || tensor->block_type != NULL;
     status = choose_dtype(made, selection, origin, tensor, &item.dtype);
     if (status == RESHARD_OK)
         status = choose_name(made, tensor->name, &item.matched);
@@ -313,6 +329,22 @@ static reshard_status select_tensor(const selector *made, rs_selection *selectio
     if (status == RESHARD_OK)
         selection->items[selection->count++] = item;
     return status;
+}
+
+/* Refuses a tensor that would be selected but cannot be read. */
+static reshard_status check_unreadable(const selector *made, rs_selection *selection,
+                                       const rs_unreadable *tensor)
+{
+    bool is_chosen = false;
+    if (selection->prefix.count != 0 && !begins_with(tensor->name, selection->prefix)) {
+        selection->outside_count++;
+        return RESHARD_OK;
+    }
+    reshard_status status = choose(made, tensor->name, &is_chosen);
+    if (status != RESHARD_OK || !is_chosen)
+        return status;
+    return rs_fail(RESHARD_ERR_UNSUPPORTED, "%s; exclude this tensor to go on with the others",
+                   tensor->reason);
 }
 
 /* The first step on the way to a tensor; empty if its format does not nest or if the step is a
@@ -359,9 +391,8 @@ static reshard_status choose_prefix(rs_selection *selection, rs_arena *arena,
     return RESHARD_OK;
 }
 
-/* Makes a state's name from the new name of its parameter. */
-static reshard_status follow_name(rs_arena *arena, const rs_followed *followed, rs_slice parameter,
-                                  rs_slice *out_name)
+reshard_status rs_followed_name(rs_arena *arena, const rs_followed *followed, rs_slice parameter,
+                                rs_slice *out_name)
 {
     rs_slice skipped = followed->skipped, front = followed->front, back = followed->back;
     if (parameter.count > skipped.count &&
@@ -409,7 +440,7 @@ static reshard_status follow_parameter(const selector *made, const reshard_check
     if (parameter.same_shape)
         item->matched = name;
     if (follows && rs_slice_compare(name, owner) != 0)
-        status = follow_name(made->arena, followed, name, &item->name);
+        status = rs_followed_name(made->arena, followed, name, &item->name);
     return status;
 }
 
@@ -417,7 +448,10 @@ reshard_status rs_selection_init(rs_selection *selection, rs_arena *arena,
                                  const reshard_checkpoint *source,
                                  const reshard_conversion_options *options, bool takes_model)
 {
-    selector made = {.arena = arena};
+    selector made = {.arena = arena,
+                     .takes_aside =
+                         options->only != NULL || options->include_count != 0 || options->all != 0,
+                     .dequantize = options->dequantize};
     *selection = (rs_selection){.room = source->tensor_count};
     selection->items =
         rs_allocate_array(arena->context, (size_t)selection->room, sizeof(rs_selected));
@@ -436,6 +470,8 @@ reshard_status rs_selection_init(rs_selection *selection, rs_arena *arena,
         selection->outside_count == source->tensor_count)
         status = rs_fail(RESHARD_ERR_INVALID, "only \"%.200s\": no tensor is under that name",
                          options->only);
+    for (int64_t i = 0; status == RESHARD_OK && i < source->unreadable_count; i++)
+        status = check_unreadable(&made, selection, &source->unreadable[i]);
     for (int64_t i = 0; status == RESHARD_OK && i < selection->count; i++)
         status = follow_parameter(&made, source, selection->prefix.count, &selection->items[i]);
     if (status == RESHARD_OK)
@@ -445,117 +481,26 @@ reshard_status rs_selection_init(rs_selection *selection, rs_arena *arena,
     return status == RESHARD_OK ? check_ordered(&made.renames) : status;
 }
 
+reshard_status rs_selection_check_blocks(const rs_selection *selection,
+                                         const reshard_conversion_options *options)
+{
+    for (int64_t i = 0; options->dequantize == RESHARD_DTYPE_NONE && i < selection->count; i++) {
+        const rs_stored_tensor *tensor = selection->items[i].stored;
+        if (tensor->block_type != NULL)
+            return rs_fail_hint(
+                RESHARD_ERR_INVALID, RESHARD_HINT_DEQUANTIZE, "",
+                "tensor \"%.*s\" is quantised as %s, a type that only GGUF has: it has to be "
+                "dequantised, to bf16, f16 or f32",
+                rs_slice_shown(tensor->name), tensor->name.bytes, tensor->block_type->name);
+    }
+    return RESHARD_OK;
+}
+
 void rs_selection_release(rs_selection *selection, reshard_context *context)
 {
     if (selection->items != NULL)
         rs_release(context, selection->items, (size_t)selection->room * sizeof(rs_selected));
     selection->items = NULL;
-}
-
-static void count_dropped(rs_selection *selection, rs_slice name, int32_t line)
-{
-    if (selection->dropped_count++ != 0)
-        return;
-    selection->dropped = name;
-    selection->dropped_line = line;
-}
-
-/* Reports all tensors without a rule. `unmatched` has their indices in the selection. */
-static reshard_status fail_unmatched(const rs_selection *selection, rs_arena *arena,
-                                     const rs_rulebook *book, int64_t count,
-                                     const int64_t *unmatched)
-{
-    char buffer[UNMATCHED_BYTES];
-    rs_text text;
-    rs_name_group *groups = NULL;
-    int64_t group_count = 0;
-    rs_named_shape *items = rs_arena_allocate_array(arena, (size_t)count, sizeof *items);
-    if (items == NULL)
-        return rs_allocation_status();
-    for (int64_t i = 0; i < count; i++) {
-        const rs_selected *item = &selection->items[unmatched[i]];
-        const rs_stored_tensor *stored = item->stored;
-        items[i] = (rs_named_shape){item->matched, stored->ndim, stored->shape};
-    }
-    reshard_status status = rs_name_groups_make(arena, count, items, &groups, &group_count);
-    if (status != RESHARD_OK)
-        return status;
-    rs_text_init(&text, buffer, sizeof buffer);
-    rs_name_groups_text(groups, group_count, sizeof buffer, &text);
-    return rs_fail(RESHARD_ERR_NOT_FOUND, "no rule of %s matches %lld of %lld tensors: %s",
-                   book->rules->file_name, (long long)count, (long long)selection->count, buffer);
-}
-
-static reshard_status take_new_name(rs_arena *arena, const rs_rule_result *result,
-                                    rs_selected *item)
-{
-    rs_slice name = {rs_arena_copy(arena, result->new_name, result->new_name_bytes + 1, 1),
-                     result->new_name_bytes};
-    if (name.bytes == NULL)
-        return rs_allocation_status();
-    if (item->followed != NULL && item->followed->follows)
-        return follow_name(arena, item->followed, name, &item->name);
-    item->name = name;
-    return RESHARD_OK;
-}
-
-/* Finds the rule that matches a tensor, and the name that rules give it. */
-static reshard_status ask_rules(rs_arena *arena, const rs_stored_tensor *stored,
-                                const rs_rulebook *book, rs_selected *item, bool *out_unmatched,
-                                bool *out_drops)
-{
-    const rs_followed *followed = item->followed;
-    const rs_stored_tensor *named = followed != NULL ? followed->parameter : stored;
-    rs_slice name = followed != NULL ? followed->parameter_name : item->matched;
-    rs_rule_result result = {0}, own = {0};
-    reshard_status status = rs_rules_name(book->rules, book->mesh, &book->keys, name.bytes,
-                                          name.count, named->ndim, named->shape, &result);
-    if (status == RESHARD_OK && result.new_name != NULL)
-        status = take_new_name(arena, &result, item);
-    *out_unmatched = result.unmatched;
-    *out_drops = result.drop;
-    item->rule = (int32_t)result.rule;
-    /* A state with a different shape than its parameter is cut by a rule of its own. */
-    if (status == RESHARD_OK && !result.drop && name.bytes != item->matched.bytes) {
-        status = rs_rules_name(book->rules, book->mesh, &book->keys, item->matched.bytes,
-                               item->matched.count, stored->ndim, stored->shape, &own);
-        *out_unmatched = own.unmatched;
-        *out_drops = own.drop;
-        item->rule = (int32_t)own.rule;
-    }
-    if (*out_unmatched && stored->ndim == 0) {
-        item->rule = RS_RULE_NONE;
-        *out_unmatched = false;
-    }
-    rs_rule_result_release(&own);
-    rs_rule_result_release(&result);
-    return status;
-}
-
-reshard_status rs_selection_apply(rs_selection *selection, rs_arena *arena, const rs_rulebook *book)
-{
-    int64_t kept = 0, unmatched_count = 0;
-    int64_t *unmatched = rs_arena_allocate_array(arena, (size_t)selection->count, sizeof(int64_t));
-    if (unmatched == NULL)
-        return rs_allocation_status();
-    assert(book->rules != NULL);
-    for (int64_t i = 0; i < selection->count; i++) {
-        rs_selected item = selection->items[i];
-        bool is_unmatched = false, drops = false;
-        reshard_status status = ask_rules(arena, item.stored, book, &item, &is_unmatched, &drops);
-        if (status != RESHARD_OK)
-            return status;
-        if (is_unmatched)
-            unmatched[unmatched_count++] = i;
-        else if (drops)
-            count_dropped(selection, item.matched, book->rules->rules[item.rule].line);
-        else if (unmatched_count == 0)
-            selection->items[kept++] = item;
-    }
-    if (unmatched_count != 0)
-        return fail_unmatched(selection, arena, book, unmatched_count, unmatched);
-    selection->count = kept;
-    return RESHARD_OK;
 }
 
 static int compare_selected(const void *a, const void *b)

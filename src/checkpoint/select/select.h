@@ -45,6 +45,8 @@ typedef struct rs_selection {
     rs_slice prefix;
     int64_t outside_count; /* tensors without the prefix */
     uint64_t outside_bytes;
+    int64_t aside_count; /* tensors that are kept aside, and that nothing asked for */
+    rs_slice aside;      /* the first one's name */
     /* Tensors that rules dropped: how many, and the first one's name and line. */
     int64_t dropped_count;
     rs_slice dropped;
@@ -65,6 +67,10 @@ typedef struct rs_selection {
 reshard_status rs_selection_init(rs_selection *selection, rs_arena *arena,
                                  const reshard_checkpoint *source,
                                  const reshard_conversion_options *options, bool takes_model);
+/* For a target that has no quantised types like those of GGUF: is it said what they become? Errors:
+ * INVALID, with the hint DEQUANTIZE. */
+reshard_status rs_selection_check_blocks(const rs_selection *selection,
+                                         const reshard_conversion_options *options);
 void rs_selection_release(rs_selection *selection, reshard_context *context);
 /* Applies the rules to names. Errors: NOT_FOUND if no rule matches one. */
 reshard_status rs_selection_apply(rs_selection *selection, rs_arena *arena,
@@ -77,5 +83,9 @@ reshard_status rs_selection_finish(rs_selection *selection);
 bool rs_selection_has(const rs_selection *selection, rs_slice name);
 /* The rs_tensor_name_fn for the names that rules match; user is a selection. */
 const char *rs_selection_name(void *user, int64_t index, size_t *out_bytes);
+
+/* Makes a state's name from the new name of its parameter, in the arena. */
+reshard_status rs_followed_name(rs_arena *arena, const rs_followed *followed, rs_slice parameter,
+                                rs_slice *out_name);
 
 #endif

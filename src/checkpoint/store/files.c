@@ -36,10 +36,9 @@ static reshard_status check_pointer(const rs_stored_file *file)
         return RESHARD_OK;
     reshard_status status = rs_file_read(file->file, bytes, sizeof bytes, 0);
     if (status == RESHARD_OK && memcmp(bytes, first, sizeof bytes) == 0)
-        status = rs_fail(RESHARD_ERR_UNSUPPORTED,
-                         "%s: a git-LFS pointer, which stands for the file but does not hold it; "
-                         "`git lfs pull` fetches it",
-                         rs_file_path(file->file));
+        status = rs_fail_about(RESHARD_ERR_UNSUPPORTED, rs_file_path(file->file),
+                               "a git-LFS pointer, which stands for the file but does not hold it; "
+                               "`git lfs pull` fetches it");
     return status;
 }
 
@@ -58,18 +57,26 @@ static reshard_status open_file(reshard_checkpoint *checkpoint, rs_stored_file *
     return status == RESHARD_OK ? check_pointer(file) : status;
 }
 
-/* Files that lie outside the folder are read, as the user asked, but a note says so. */
+/* Whether the user named this file, and not the folder or its index. */
+static bool is_named(const reshard_checkpoint *checkpoint, const char *name)
+{
+    const char *slash = strrchr(checkpoint->path, '/');
+    return checkpoint->folder != checkpoint->path &&
+           strcmp(slash != NULL ? slash + 1 : checkpoint->path, name) == 0;
+}
+
+/* Weights that lie outside the folder are read: folders of links to them are common. But a note
+ * says so, because a folder from a stranger may link to any file of this machine. */
 static reshard_status note_links(reshard_checkpoint *checkpoint)
 {
     reshard_context *context = checkpoint->context;
     reshard_status status = RESHARD_OK;
     char *first = NULL;
     int32_t first_file = 0, count = 0;
-    /* If the user named a single file, folder and path differ, and its links are not noted. */
-    for (int32_t i = 0; status == RESHARD_OK && i < checkpoint->file_count &&
-                        checkpoint->folder == checkpoint->path;
-         i++) {
+    for (int32_t i = 0; status == RESHARD_OK && i < checkpoint->file_count; i++) {
         char *outside = NULL;
+        if (is_named(checkpoint, checkpoint->files[i].name))
+            continue;
         status = rs_store_follow_link(context, checkpoint->folder,
                                       rs_file_path(checkpoint->files[i].file), &outside);
         if (outside == NULL)
@@ -82,11 +89,11 @@ static reshard_status note_links(reshard_checkpoint *checkpoint)
         }
     }
     if (status == RESHARD_OK && count != 0)
-        status = rs_store_note(checkpoint,
-                               "%d of %d files are links that leave the folder; %.100s leads to "
-                               "%.200s",
-                               (int)count, (int)checkpoint->file_count,
-                               checkpoint->files[first_file].name, first);
+        status = rs_store_note(
+            checkpoint,
+            "%d of %d files are behind links that leave the folder; %.100s leads to "
+            "%.200s",
+            (int)count, (int)checkpoint->file_count, checkpoint->files[first_file].name, first);
     rs_text_free(context, first);
     return status;
 }
@@ -96,7 +103,7 @@ reshard_status rs_store_open_files(reshard_checkpoint *checkpoint, int64_t count
 {
     assert(checkpoint->folder != NULL && checkpoint->file_count == 0);
     if (count > INT32_MAX / 2)
-        return rs_fail(RESHARD_ERR_RANGE, "%s: too many files", checkpoint->path);
+        return rs_fail_about(RESHARD_ERR_RANGE, checkpoint->path, "too many files");
     checkpoint->files =
         rs_arena_allocate_array(&checkpoint->arena, (size_t)count, sizeof(rs_stored_file));
     if (checkpoint->files == NULL)
@@ -113,7 +120,7 @@ reshard_status rs_store_open_files(reshard_checkpoint *checkpoint, int64_t count
         if (status != RESHARD_OK)
             return status;
         if (rs_context_cancelled(checkpoint->context))
-            return rs_fail(RESHARD_ERR_CANCELLED, "%s: cancelled", checkpoint->path);
+            return rs_fail_about(RESHARD_ERR_CANCELLED, checkpoint->path, "cancelled");
     }
     return note_links(checkpoint);
 }
@@ -124,7 +131,7 @@ static reshard_status make_room(reshard_checkpoint *checkpoint)
     if (checkpoint->file_count < checkpoint->file_capacity)
         return RESHARD_OK;
     if (checkpoint->file_count > INT32_MAX / 4)
-        return rs_fail(RESHARD_ERR_RANGE, "%s: too many files", checkpoint->path);
+        return rs_fail_about(RESHARD_ERR_RANGE, checkpoint->path, "too many files");
     int32_t capacity = 2 * checkpoint->file_count + 16;
     rs_stored_file *files =
         rs_arena_allocate_array(&checkpoint->arena, (size_t)capacity, sizeof *files);
@@ -187,6 +194,9 @@ void reshard_checkpoint_destroy(reshard_checkpoint *checkpoint)
     if (checkpoint->values != NULL)
         rs_release(checkpoint->context, checkpoint->values,
                    (size_t)checkpoint->value_capacity * sizeof(rs_stored_value));
+    if (checkpoint->unreadable != NULL)
+        rs_release(checkpoint->context, checkpoint->unreadable,
+                   (size_t)checkpoint->unreadable_capacity * sizeof(rs_unreadable));
     if (checkpoint->crcs != NULL)
         rs_release(checkpoint->context, checkpoint->crcs,
                    (size_t)checkpoint->crc_capacity * sizeof(rs_stored_crc));
@@ -202,7 +212,23 @@ reshard_status rs_store_open_each(reshard_checkpoint *checkpoint, int64_t count,
     for (int32_t i = 0; status == RESHARD_OK && i < checkpoint->named_count; i++) {
         status = look(checkpoint, i);
         if (status == RESHARD_OK && rs_context_cancelled(checkpoint->context))
-            return rs_fail(RESHARD_ERR_CANCELLED, "%s: cancelled", checkpoint->path);
+            return rs_fail_about(RESHARD_ERR_CANCELLED, checkpoint->path, "cancelled");
     }
     return status;
+}
+
+reshard_status rs_store_kind_of(const reshard_checkpoint *checkpoint, const char *name,
+                                rs_path_kind *out_kind)
+{
+    char *path = rs_path_join(checkpoint->context, checkpoint->folder, name);
+    if (path == NULL)
+        return rs_allocation_status();
+    reshard_status status = rs_path_kind_of(path, out_kind);
+    rs_release(checkpoint->context, path, strlen(path) + 1);
+    return status;
+}
+
+const char *rs_store_config_folder(const reshard_checkpoint *checkpoint)
+{
+    return checkpoint->base != NULL ? checkpoint->base : checkpoint->folder;
 }

@@ -207,11 +207,76 @@ static reshard_status read_box_mxfp4(const rs_stored_tensor *tensor, const int64
     return RESHARD_OK;
 }
 
+/* ---- links ----------------------------------------------------------------------------------- */
+
+/* Adds to `count` elements that begin at `source`, and writes them to `memory` as elements of the
+ * tensor. The two overlap, but where an element is written none is left to be read. */
+static void add_to_box(const rs_stored_tensor *tensor, const char *source, int64_t count,
+                       char *memory)
+{
+    enum { CHUNK = 512 };
+    const rs_stored_tensor *read = tensor->formula->links[0].source;
+    const int64_t one = 1;
+    for (int64_t done = 0; done < count; done += CHUNK) {
+        double values[CHUNK];
+        rs_cast cast;
+        int64_t part = rs_min(count - done, CHUNK);
+        rs_cast_prepare(&cast, read->dtype, RESHARD_F64, 1, &part, &one, &one);
+        rs_cast_run(&cast, source + done * read->element_bytes, values);
+        for (int64_t i = 0; i < part; i++)
+            values[i] += tensor->formula->added;
+        rs_cast_prepare(&cast, RESHARD_F64, tensor->dtype, 1, &part, &one, &one);
+        rs_cast_run(&cast, values, memory + done * tensor->element_bytes);
+    }
+}
+
+/* Elements that are narrower than the tensor's are read to the end of the memory. */
+static reshard_status read_box_linked(const rs_stored_tensor *tensor, const int64_t *offset,
+                                      const int64_t *size, char *memory, char *scratch,
+                                      size_t scratch_bytes, rs_formula_tally *tally)
+{
+    const rs_stored_tensor *read = tensor->formula->links[0].source;
+    int64_t count = rs_volume(tensor->carried_ndim, size);
+    char *source = memory + count * (tensor->element_bytes - read->element_bytes);
+    assert(tensor->element_bytes >= read->element_bytes);
+    tally->bytes_read += (uint64_t)(count * read->element_bytes);
+    reshard_status status =
+        rs_formula_read_links(tensor, offset, size, source, scratch, scratch_bytes);
+    if (status == RESHARD_OK && tensor->formula->added != 0)
+        add_to_box(tensor, source, count, memory);
+    return status;
+}
+
+/* ---- constants ------------------------------------------------------------------------------- */
+
+static void fill_box(const rs_stored_tensor *tensor, const int64_t *size, char *memory)
+{
+    size_t each = (size_t)tensor->element_bytes;
+    size_t bytes = (size_t)rs_volume(tensor->carried_ndim, size) * each;
+    if (bytes == 0)
+        return;
+    memcpy(memory, tensor->formula->constant, each);
+    /* Each step doubles what is filled. */
+    for (size_t done = each; done < bytes;) {
+        size_t part = done <= bytes - done ? done : bytes - done;
+        memcpy(memory + done, memory, part);
+        done += part;
+    }
+}
+
+/* ---- all kinds ------------------------------------------------------------------------------- */
+
 reshard_status rs_formula_read(const rs_stored_tensor *tensor, const int64_t *offset,
                                const int64_t *size, void *memory, char *scratch,
                                size_t scratch_bytes, rs_formula_tally *tally)
 {
     assert(tensor->formula != NULL && scratch_bytes >= RS_FORMULA_SCRATCH_MIN);
+    if (tensor->formula->constant != NULL) {
+        fill_box(tensor, size, memory);
+        return RESHARD_OK;
+    }
+    if (tensor->formula->links != NULL)
+        return read_box_linked(tensor, offset, size, memory, scratch, scratch_bytes, tally);
     return tensor->formula->is_mxfp4
                ? read_box_mxfp4(tensor, offset, size, memory, scratch, scratch_bytes, tally)
                : read_box_scaled(tensor, offset, size, memory, scratch, scratch_bytes, tally);

@@ -1,26 +1,57 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * formula.h - tensors that no file holds: quantised weights times their scales. Such a tensor has
- * the computed shape and dtype, and one piece, which is all of it. Its bytes are computed box by
- * box when they are read.
+ * formula.h - tensors that no file holds: quantised weights times their scales, and what maps make.
+ * Such a tensor has the computed shape and dtype, and one piece, which is all of it. Its bytes are
+ * computed box by box when they are read.
  *
  *  scaled: codes of f8, of the same shape. Scales have the first dims of the codes; `blocks` of
  *          each dim says how many elements share one.
  *  mxfp4:  codes [expert, row, group, 16] and scales [expert, row, group] become
  *          [expert, 32 group, row], because GPT-OSS stores these weights transposed.
+ *  linked:  links of a map (reshard/plan.h) from stored tensors of one dtype fill it, each element
+ *          once. It has that dtype, unless `added` is not 0: then it may have a wider one.
+ *  constant: every element is the same.
  */
 #ifndef RS_CHECKPOINT_STORE_FORMULA_H
 #define RS_CHECKPOINT_STORE_FORMULA_H
 
 #include "checkpoint/store/store.h"
 
+#include <reshard/plan.h>
+
+/* A strided link, with the axes in the order in which they are walked: first those whose values are
+ * taken one by one, then `inner_count` axes of which no two share a dim of the source or the
+ * target. These are read together. */
+typedef struct rs_formula_link {
+    const rs_stored_tensor *source; /* held by files */
+    const int64_t *source_at, *target_at;
+    int32_t axis_count, inner_count;
+    const reshard_link_axis *axes;
+} rs_formula_link;
+
 typedef struct rs_formula {
-    const reshard_checkpoint *checkpoint; /* the one that holds codes and scales */
-    const rs_stored_tensor *codes, *scales;
+    const reshard_checkpoint *checkpoint;   /* the one that holds what is read */
+    const rs_stored_tensor *codes, *scales; /* scaled and mxfp4 only; else NULL */
     bool is_mxfp4;
     int64_t blocks[RESHARD_NDIM_MAX]; /* scaled only */
     const void *table;                /* mxfp4 only: an rs_mxfp4_table */
+    int64_t link_count;               /* linked only; else 0 */
+    const rs_formula_link *links;
+    double added;         /* linked only: what is added to each element */
+    const void *constant; /* constant only: one element; else NULL */
 } rs_formula;
+
+static inline bool rs_formula_is_quantised(const rs_stored_tensor *tensor)
+{
+    return tensor->formula != NULL && tensor->formula->codes != NULL;
+}
+
+/* Chooses the inner axes, and sorts the axes. */
+void rs_formula_link_sort(reshard_link_axis *axes, int32_t count, int32_t *out_inner_count);
+/* Computes a box of a linked tensor. scratch: as rs_file_region_read. */
+reshard_status rs_formula_read_links(const rs_stored_tensor *tensor, const int64_t *offset,
+                                     const int64_t *size, char *memory, char *scratch,
+                                     size_t scratch_bytes);
 
 #define RS_FORMULA_SCRATCH_MIN ((size_t)64 << 10)
 

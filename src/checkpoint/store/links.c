@@ -3,6 +3,8 @@
  * links.c - finds out where symbolic links of a checkpoint's folder lead. A folder from a stranger
  * may link to any file of this machine. Links inside the folder are fine, and so are those of the
  * hub's cache, where a checkpoint is MODEL/snapshots/REVISION and its files link to MODEL/blobs.
+ * Callers decide about the others: weights are read and noted (files.c), and files that would be
+ * copied are refused (convert/others.c).
  */
 #include "checkpoint/store/store.h"
 #include "text/text.h"
@@ -25,12 +27,21 @@ static bool lies_inside(const char *folder, const char *path)
     return strncmp(folder, path, length) == 0 && path[length] == '/';
 }
 
+/* Whether a path that begins with the folder may lead out of it. Either its end is a link, or one
+ * of the folders on the way may be. */
+static bool may_leave(const char *folder, const char *path)
+{
+    size_t length = strlen(folder);
+    bool has_folders = strlen(path) > length && strchr(path + length + 1, '/') != NULL;
+    return has_folders || rs_path_is_link(path);
+}
+
 reshard_status rs_store_follow_link(reshard_context *context, const char *folder, const char *path,
                                     char **out_outside)
 {
     char *root = NULL, *target = NULL;
     *out_outside = NULL;
-    if (!rs_path_is_link(path))
+    if (!may_leave(folder, path))
         return RESHARD_OK;
     reshard_status status = rs_path_resolve(context, folder, &root);
     if (status == RESHARD_OK)

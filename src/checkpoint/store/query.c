@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "checkpoint/store/store.h"
+#include "kernel/block_types.h"
 
 #include <string.h>
 
@@ -21,6 +22,11 @@ int32_t reshard_checkpoint_file_count(const reshard_checkpoint *checkpoint)
     return checkpoint->file_count;
 }
 
+int32_t reshard_checkpoint_disk_file_count(const reshard_checkpoint *checkpoint)
+{
+    return checkpoint->named_count;
+}
+
 const char *reshard_checkpoint_file_name(const reshard_checkpoint *checkpoint, int32_t file)
 {
     return file >= 0 && file < checkpoint->file_count ? checkpoint->files[file].name : NULL;
@@ -29,6 +35,11 @@ const char *reshard_checkpoint_file_name(const reshard_checkpoint *checkpoint, i
 const char *reshard_checkpoint_note(const reshard_checkpoint *checkpoint, int64_t index)
 {
     return rs_notes_at(&checkpoint->notes, index);
+}
+
+const char *reshard_checkpoint_warning(const reshard_checkpoint *checkpoint, int64_t index)
+{
+    return rs_notes_at(&checkpoint->warnings, index);
 }
 
 int64_t reshard_checkpoint_tensor_count(const reshard_checkpoint *checkpoint)
@@ -59,7 +70,14 @@ reshard_status reshard_checkpoint_tensor(const reshard_checkpoint *checkpoint, i
                                   .bytes = tensor->bytes,
                                   .opaque = tensor->opaque,
                                   .piece_count = tensor->piece_count,
-                                  .copy_count = tensor->copy_count};
+                                  .copy_count = tensor->copy_count,
+                                  .stored_bytes = tensor->bytes};
+    if (tensor->block_type != NULL) {
+        const rs_block_type *type = tensor->block_type;
+        made.stored_as = type->name;
+        made.stored_bytes = tensor->bytes / (uint64_t)tensor->element_bytes /
+                            (uint64_t)type->elements * (uint64_t)type->bytes;
+    }
     if (checkpoint->wholes != NULL) {
         const rs_stored_whole *whole = &checkpoint->wholes[index];
         made.whole_ndim = whole->ndim;
@@ -75,11 +93,14 @@ reshard_status reshard_checkpoint_find(const reshard_checkpoint *checkpoint, con
 {
     rs_slice wanted = {name, name_bytes};
     int64_t index = rs_store_find(checkpoint, wanted);
-    if (index < 0)
-        return rs_fail(RESHARD_ERR_NOT_FOUND, "%s: has no tensor \"%.*s\"", checkpoint->path,
-                       rs_slice_shown(wanted), name);
-    *out_index = index;
-    return RESHARD_OK;
+    if (index >= 0) {
+        *out_index = index;
+        return RESHARD_OK;
+    }
+    (void)rs_fail(RESHARD_ERR_NOT_FOUND, "%s: has no tensor \"%.*s\"", checkpoint->path,
+                  rs_slice_shown(wanted), name);
+    rs_error_add_subject(name, name_bytes);
+    return RESHARD_ERR_NOT_FOUND;
 }
 
 reshard_status reshard_checkpoint_piece(const reshard_checkpoint *checkpoint, int64_t tensor,
@@ -142,4 +163,16 @@ reshard_status reshard_checkpoint_value(const reshard_checkpoint *checkpoint, in
     reshard_stored_value made = {
         .name = stored->name.bytes, .name_bytes = stored->name.count, .text = stored->text};
     return rs_report_write("stored value", &made, sizeof made, out_value);
+}
+
+reshard_status reshard_checkpoint_unreadable(const reshard_checkpoint *checkpoint, int64_t index,
+                                             reshard_unreadable_tensor *out_tensor)
+{
+    if (index < 0 || index >= checkpoint->unreadable_count)
+        return rs_fail(RESHARD_ERR_RANGE, "unreadable tensor %lld of %lld", (long long)index,
+                       (long long)checkpoint->unreadable_count);
+    const rs_unreadable *kept = &checkpoint->unreadable[index];
+    reshard_unreadable_tensor made = {
+        .name = kept->name.bytes, .name_bytes = kept->name.count, .reason = kept->reason};
+    return rs_report_write("unreadable tensor", &made, sizeof made, out_tensor);
 }

@@ -155,10 +155,20 @@ int64_t rs_piece_group(const rs_stored_piece *pieces, int64_t count, int64_t fir
 
 reshard_status rs_store_check_readable(const reshard_checkpoint *checkpoint)
 {
-    return !checkpoint->plan_only
-               ? RESHARD_OK
-               : rs_fail(RESHARD_ERR_INVALID, "%s: was opened for planning, and is not to be read",
-                         checkpoint->path);
+    if (checkpoint->is_unfinished)
+        return rs_fail_about(RESHARD_ERR_UNFINISHED, checkpoint->path,
+                             "is unfinished, and was opened to be looked at");
+    return !checkpoint->plan_only ? RESHARD_OK
+                                  : rs_fail_about(RESHARD_ERR_INVALID, checkpoint->path,
+                                                  "was opened for planning, and is not to be read");
+}
+
+reshard_status rs_store_check_all_readable(const reshard_checkpoint *checkpoint)
+{
+    reshard_status status = rs_store_check_readable(checkpoint);
+    if (status == RESHARD_OK && checkpoint->unreadable_count != 0)
+        status = rs_fail(RESHARD_ERR_UNSUPPORTED, "%s", checkpoint->unreadable[0].reason);
+    return status;
 }
 
 reshard_status rs_store_read_box(const reshard_checkpoint *checkpoint,
@@ -183,8 +193,7 @@ reshard_status rs_store_read_box(const reshard_checkpoint *checkpoint,
             checkpoint->files[piece->file].file, clip.at, &region,
             (char *)memory + memory_at * tensor->element_bytes, scratch, scratch_bytes);
         if (status != RESHARD_OK)
-            return rs_fail_within(status, "tensor \"%.*s\"", rs_slice_shown(tensor->name),
-                                  tensor->name.bytes);
+            return rs_fail_within_tensor(status, tensor->name);
     }
     return RESHARD_OK;
 }

@@ -45,6 +45,16 @@ reshard_status rs_store_note(reshard_checkpoint *checkpoint, const char *format,
     return status;
 }
 
+reshard_status rs_store_warn(reshard_checkpoint *checkpoint, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    reshard_status status =
+        rs_notes_add(&checkpoint->warnings, &checkpoint->arena, format, arguments);
+    va_end(arguments);
+    return status;
+}
+
 reshard_status rs_store_note_once(reshard_checkpoint *checkpoint, const char *format, ...)
 {
     va_list arguments;
@@ -63,6 +73,33 @@ reshard_status rs_store_add_value(reshard_checkpoint *checkpoint, const rs_store
     checkpoint->values = items;
     if (status == RESHARD_OK)
         checkpoint->values[checkpoint->value_count++] = *value;
+    return status;
+}
+
+reshard_status rs_store_keep_unreadable(reshard_checkpoint *checkpoint, reshard_status status,
+                                        rs_slice name)
+{
+    if (status != RESHARD_ERR_UNSUPPORTED || !checkpoint->lists_unreadable)
+        return status;
+    /* Files of several ranks may hold parts of it. */
+    for (int64_t i = checkpoint->unreadable_count - 1; i >= 0; i--) {
+        if (rs_slice_compare(checkpoint->unreadable[i].name, name) == 0)
+            return RESHARD_OK;
+    }
+    const char *text = reshard_error_text();
+    char *copy = rs_arena_allocate(&checkpoint->arena, name.count + 1);
+    const rs_unreadable item = {{copy, name.count},
+                                rs_arena_copy(&checkpoint->arena, text, strlen(text) + 1, 1)};
+    if (copy == NULL || item.reason == NULL)
+        return rs_allocation_status();
+    memcpy(copy, name.bytes, name.count);
+    copy[name.count] = '\0';
+    void *items = checkpoint->unreadable;
+    status = rs_grow(checkpoint->context, &items, &checkpoint->unreadable_capacity,
+                     checkpoint->unreadable_count + 1, sizeof item);
+    checkpoint->unreadable = items;
+    if (status == RESHARD_OK)
+        checkpoint->unreadable[checkpoint->unreadable_count++] = item;
     return status;
 }
 
@@ -173,9 +210,9 @@ static reshard_status find_shape(reshard_checkpoint *checkpoint, const rs_occurr
         for (int32_t d = 0; d < item->ndim; d++) {
             int64_t end = item->shape[d];
             if (item->offset != NULL && !rs_add(end, item->offset[d], &end))
-                return rs_fail(RESHARD_ERR_RANGE, "%s: tensor \"%.*s\": an offset out of range",
-                               checkpoint->files[item->file].name, rs_slice_shown(item->name),
-                               item->name.bytes);
+                return rs_fail_about(RESHARD_ERR_RANGE, checkpoint->files[item->file].name,
+                                     "tensor \"%.*s\": an offset out of range",
+                                     rs_slice_shown(item->name), item->name.bytes);
             shape[d] = rs_max(shape[d], end);
         }
     }
@@ -308,30 +345,38 @@ reshard_status rs_store_join(reshard_checkpoint *checkpoint, rs_occurrences *lis
     return status;
 }
 
+static reshard_status fail_double(const reshard_checkpoint *checkpoint, const rs_occurrence *a,
+                                  const rs_occurrence *b, reshard_hint hint, const char *advice)
+{
+    (void)rs_fail_hint(RESHARD_ERR_OVERLAP, hint, "",
+                       "tensor \"%.*s\" is in %s and in %s, and neither says which part of it it "
+                       "holds%s",
+                       rs_slice_shown(a->name), a->name.bytes, checkpoint->files[a->file].name,
+                       checkpoint->files[b->file].name, advice);
+    rs_error_add_subject(a->name.bytes, a->name.count);
+    return RESHARD_ERR_OVERLAP;
+}
+
 /* The files do not say which part they hold, so a name may occur only once. */
 static reshard_status check_single(const reshard_checkpoint *checkpoint, const rs_occurrences *list,
-                                   const char *advice)
+                                   reshard_hint hint, const char *advice)
 {
     for (int64_t i = 1; i < list->count; i++) {
         const rs_occurrence *a = &list->items[i - 1], *b = &list->items[i];
         if (rs_slice_compare(a->name, b->name) == 0)
-            return rs_fail(RESHARD_ERR_OVERLAP,
-                           "tensor \"%.*s\" is in %s and in %s, and neither says which part of it "
-                           "it holds%s",
-                           rs_slice_shown(a->name), a->name.bytes, checkpoint->files[a->file].name,
-                           checkpoint->files[b->file].name, advice);
+            return fail_double(checkpoint, a, b, hint, advice);
     }
     return RESHARD_OK;
 }
 
 reshard_status rs_store_join_whole(reshard_checkpoint *checkpoint, rs_occurrences *list,
-                                   const char *advice)
+                                   reshard_hint hint, const char *advice)
 {
     reshard_status status = rs_store_join(checkpoint, list);
     /* A name that occurs twice deserves a better error text than joining its pieces gives. */
     if (list->count != checkpoint->tensor_count &&
         (status == RESHARD_OK || status == RESHARD_ERR_OVERLAP || status == RESHARD_ERR_CORRUPT)) {
-        reshard_status doubled = check_single(checkpoint, list, advice);
+        reshard_status doubled = check_single(checkpoint, list, hint, advice);
         status = doubled != RESHARD_OK ? doubled : status;
     }
     return status;

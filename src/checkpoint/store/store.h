@@ -60,7 +60,22 @@ typedef struct rs_stored_value {
     const char *text;                  /* the value in short, for people; NULL: not known */
     /* bytes in the file, if the value is a torch.save of its own; else bytes is 0 */
     uint64_t at, bytes;
+    /* what it is to the program that wrote it, such as "random states", if that belongs to the
+     * names and ranks it was saved with; NULL: an ordinary value */
+    const char *kind;
 } rs_stored_value;
+
+/* A number that files say about the model, under the name that config.json has for it. */
+typedef struct rs_stored_key {
+    const char *name;
+    int64_t value;
+} rs_stored_key;
+
+/* A tensor that cannot be read. */
+typedef struct rs_unreadable {
+    rs_slice name;
+    const char *reason;
+} rs_unreadable;
 
 #define RS_VALUE_STEPS_MAX 1024
 
@@ -100,12 +115,18 @@ typedef struct rs_stored_tensor {
     int8_t carried_ndim;
     int8_t element_bytes;
     bool opaque;
+    /* Some formats know more: it says again, in another dtype, what other tensors say, and is taken
+     * only if it is asked for; it is not trained (a buffer, a frozen parameter). */
+    bool is_aside : 1, is_fixed : 1;
     int32_t copy_count;
     int64_t piece_count;
     rs_stored_piece *pieces;
     rs_stored_piece *copies;
     const rs_value_step *step; /* formats that nest: the last step that leads to it; else NULL */
     const struct rs_formula *formula; /* NULL: files hold it; else it is computed (formula.h) */
+    /* NULL: files hold it as its dtype says; else in these blocks, which are decoded while they are
+     * read, and dtype is what they are decoded to */
+    const struct rs_block_type *block_type;
 } rs_stored_tensor;
 
 /* A line of metadata that files carry beside their tensors. */
@@ -119,11 +140,18 @@ struct reshard_checkpoint {
     char *path;       /* as given */
     char *folder;     /* where the files are */
     bool owns_folder; /* other files there belong to the model: config.json, tokenizers */
+    /* where config.json and such files are taken from instead, if the caller says so; else NULL */
+    const char *base;
+    /* A config.json of Hugging Face, as far as the files themselves say what is in it; it stands
+     * for one that is not there. NULL: none. */
+    const char *made_config;
     /* Rank files: name() in the rules has not been applied; the conversion that applies rules next
      * does that. */
     bool keeps_names;
-    bool plan_only;   /* tensors must not be read: their exact places may be unknown */
-    bool is_one_rank; /* its tensors are one rank's parts, for inspection only */
+    bool plan_only;      /* tensors must not be read: their exact places may be unknown */
+    bool is_one_rank;    /* its tensors are one rank's parts, for inspection only */
+    bool sizes_compared; /* shapes were compared with config.json when it was opened */
+    bool is_unfinished;  /* its folder's journal does not say finished; for inspection only */
     const char *format;
     int32_t file_count, file_capacity;
     /* the first files, which were opened by name; others are made from these */
@@ -135,15 +163,25 @@ struct reshard_checkpoint {
     uint64_t bytes;                /* size of all tensors, without copies */
     int64_t value_count, value_capacity;
     rs_stored_value *values; /* in the order of the files */
+    bool lists_unreadable;   /* tensors that cannot be read are no error */
+    int64_t unreadable_count, unreadable_capacity;
+    rs_unreadable *unreadable; /* each name once */
     int64_t crc_count, crc_capacity;
     rs_stored_crc *crcs; /* of bytes that are not checked anyway while they are read */
     /* Metadata of the files that formats do not write themselves, sorted by key. It goes along into
      * files that can hold it. */
     int64_t metadata_count;
     rs_metadatum *metadata;
+    /* What its files say about the model, for want of a config.json. */
+    int64_t key_count;
+    const rs_stored_key *keys;
+    /* Names of files that only say what the others are, in its own format; ends with NULL. NULL:
+     * there are none. */
+    const char *const *own_names;
     /* stem of its file names, if loaders know it ("adapter_model"); else NULL */
     const char *stem;
-    rs_notes notes; /* lines about things that cannot be known or were left out */
+    rs_notes notes;    /* lines about things that cannot be known or were left out */
+    rs_notes warnings; /* lines about what may do harm or is probably wrong */
 };
 
 /* ---- making (the readers of formats) --------------------------------------------------------- */
@@ -164,8 +202,16 @@ reshard_status rs_store_open_each(reshard_checkpoint *checkpoint, int64_t count,
 reshard_status rs_store_add_file(reshard_checkpoint *checkpoint, rs_slice name, rs_file *file,
                                  int32_t *out_index);
 
-/* If the path is a symbolic link that leaves the folder or, for a snapshot in the hub's cache, its
- * model: returns where it leads, to be freed by rs_text_free. Otherwise NULL. Errors: NOT_FOUND if
+/* What a name in the checkpoint's folder is; links are followed. */
+reshard_status rs_store_kind_of(const reshard_checkpoint *checkpoint, const char *name,
+                                rs_path_kind *out_kind);
+
+/* The folder whose config.json describes the model. */
+const char *rs_store_config_folder(const reshard_checkpoint *checkpoint);
+
+/* If the path, which begins with the folder's, leaves the folder by a symbolic link or, for a
+ * snapshot in the hub's cache, its model: returns where it leads, to be freed by rs_text_free.
+ * Otherwise NULL. Errors: NOT_FOUND if
  * it leads nowhere; IO. */
 reshard_status rs_store_follow_link(reshard_context *context, const char *folder, const char *path,
                                     char **out_outside);
@@ -206,6 +252,16 @@ reshard_status rs_store_note(reshard_checkpoint *checkpoint, const char *format,
 reshard_status rs_store_note_once(reshard_checkpoint *checkpoint, const char *format, ...)
     RS_PRINTF(2, 3);
 
+/* Adds a line that the command always prints. */
+reshard_status rs_store_warn(reshard_checkpoint *checkpoint, const char *format, ...)
+    RS_PRINTF(2, 3);
+
+/* Call with the status of reading a tensor. If that is UNSUPPORTED and such tensors are to be
+ * listed, keeps a copy of the name with the error's text, and returns OK. Otherwise returns the
+ * status. */
+reshard_status rs_store_keep_unreadable(reshard_checkpoint *checkpoint, reshard_status status,
+                                        rs_slice name);
+
 /* Keeps a value; its name must outlive the checkpoint. */
 reshard_status rs_store_add_value(reshard_checkpoint *checkpoint, const rs_stored_value *value);
 
@@ -226,10 +282,10 @@ reshard_status rs_store_describe(rs_stored_tensor *tensor, rs_arena *arena, rs_s
 /* Sorts occurrences by name and makes one tensor for each name; its pieces are the occurrences.
  * Errors: GAP, OVERLAP, CORRUPT, ..., naming tensor and files. */
 reshard_status rs_store_join(reshard_checkpoint *checkpoint, rs_occurrences *list);
-/* The same for files that hold only whole tensors, each name once. advice: appended to the error
- * about a name that occurs twice. */
+/* The same for files that hold only whole tensors, each name once. hint, advice: of the error
+ * about a name that occurs twice; the advice is appended to its text. */
 reshard_status rs_store_join_whole(reshard_checkpoint *checkpoint, rs_occurrences *list,
-                                   const char *advice);
+                                   reshard_hint hint, const char *advice);
 
 /* Turns pieces that are the same box into copies; the one in the first file stays a piece. */
 reshard_status rs_store_separate_copies(reshard_checkpoint *checkpoint, rs_stored_tensor *tensor);
@@ -289,8 +345,11 @@ typedef struct rs_file_region {
 reshard_status rs_file_region_read(const rs_file *file, uint64_t at, const rs_file_region *region,
                                    void *memory, void *scratch, size_t scratch_bytes);
 
-/* Call before reading tensors. Errors: INVALID if the checkpoint was opened for planning only. */
+/* Call before reading tensors. Errors: INVALID if the checkpoint was opened for planning only;
+ * UNFINISHED. */
 reshard_status rs_store_check_readable(const reshard_checkpoint *checkpoint);
+/* Call before reading all tensors. Errors: also UNSUPPORTED if some of them cannot be read. */
+reshard_status rs_store_check_all_readable(const reshard_checkpoint *checkpoint);
 /* Reads a box of the carried shape into memory, dense and row-major. */
 reshard_status rs_store_read_box(const reshard_checkpoint *checkpoint,
                                  const rs_stored_tensor *tensor, const int64_t *offset,

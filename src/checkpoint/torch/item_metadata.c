@@ -472,7 +472,10 @@ reshard_status rs_item_metadata_read(rs_arena *arena, const char *path,
     if (status != RESHARD_OK)
         return status;
     r.left = MADE_FREE + MADE_PER_BYTE * (uint64_t)out_metadata->byte_count;
-    return rs_fail_within(read_root(&r, rs_pickle_root(out_metadata->pickle)), "%s", path);
+    status = read_root(&r, rs_pickle_root(out_metadata->pickle));
+    if (status != RESHARD_OK)
+        rs_error_add_subject(path, strlen(path));
+    return rs_fail_within(status, "%s", path);
 }
 
 void rs_item_metadata_release(rs_item_metadata *metadata)

@@ -24,8 +24,13 @@
 #define LEGACY_BYTES_FIRST ((uint64_t)1 << 20)
 #define LEGACY_BYTES_MAX ((uint64_t)1 << 28)
 
-static const unsigned char legacy_magic[] = {0x80, 0x02, 0x8a, 0x0a, 0x6c, 0xfc, 0x9c,
-                                             0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19};
+/* The number that a legacy file begins with, as pickles have it: of protocol 1 in digits, of later
+ * ones as bytes, from protocol 4 on in a frame. (PyTorch itself cannot load protocol 0.) */
+static const char legacy_digits[] = "L119547037146038801333356L\n.";
+static const unsigned char legacy_magic[] = {0x8a, 0x0a, 0x6c, 0xfc, 0x9c, 0x46,
+                                             0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19};
+#define FRAME_BYTES 9
+#define FRONT_BYTES 32
 
 /* A storage of a legacy file. */
 typedef struct legacy_storage {
@@ -139,9 +144,8 @@ static reshard_status check_byte_order(const rs_torch_file *opened)
     bool is_little = count == 6 && memcmp(text, "little", 6) == 0;
     rs_release(opened->context, text, count + 1);
     return is_little ? RESHARD_OK
-                     : rs_fail(RESHARD_ERR_UNSUPPORTED,
-                               "%s: was written on a big-endian machine, which is not read",
-                               rs_file_path(opened->file));
+                     : rs_fail_about(RESHARD_ERR_UNSUPPORTED, rs_file_path(opened->file),
+                                     "was written on a big-endian machine, which is not read");
 }
 
 static reshard_status open_zip(rs_torch_file *opened)
@@ -156,14 +160,12 @@ static reshard_status open_zip(rs_torch_file *opened)
     if (find_folder(opened->zip, &opened->folder))
         member = find_named(opened, "data.pkl");
     if (member == NULL)
-        return rs_fail(RESHARD_ERR_CORRUPT,
-                       "%s: a zip file without FOLDER/data.pkl, so not one of "
-                       "torch.save",
-                       path);
+        return rs_fail_about(RESHARD_ERR_CORRUPT, path,
+                             "a zip file without FOLDER/data.pkl, so not one of "
+                             "torch.save");
     if (is_script(opened))
-        return rs_fail(RESHARD_ERR_UNSUPPORTED,
-                       "%s: a TorchScript archive, which holds a program; save its state_dict",
-                       path);
+        return rs_fail_about(RESHARD_ERR_UNSUPPORTED, path,
+                             "a TorchScript archive, which holds a program; save its state_dict");
     status = check_byte_order(opened);
     uint64_t most = RS_PICKLE_BYTES_MAX;
     if (opened->count < (most - PICKLE_BYTES_FREE) / 4)
@@ -244,8 +246,10 @@ static reshard_status list_references(const rs_torch_file *opened, rs_torch_stor
     const rs_pickle_node *const *nodes = rs_pickle_persistents(opened->pickle, &count);
     for (size_t i = 0; i < count; i++) {
         reshard_status status = rs_torch_storage_read(nodes[i], &references[i]);
-        if (status != RESHARD_OK)
+        if (status != RESHARD_OK) {
+            rs_error_add_subject(rs_file_path(opened->file), strlen(rs_file_path(opened->file)));
             return rs_fail_within(status, "%s", rs_file_path(opened->file));
+        }
     }
     *out_count = count;
     return RESHARD_OK;
@@ -263,9 +267,9 @@ static reshard_status step_over(const rs_torch_file *opened, const rs_torch_stor
     unsigned char bytes[8];
     uint64_t elements = 0, size = 0;
     if (opened->count - *at < sizeof bytes)
-        return rs_fail(RESHARD_ERR_CORRUPT, "%s: ends before storage \"%.*s\"",
-                       rs_file_path(opened->file), rs_slice_shown(reference->key),
-                       reference->key.bytes);
+        return rs_fail_about(RESHARD_ERR_CORRUPT, rs_file_path(opened->file),
+                             "ends before storage \"%.*s\"", rs_slice_shown(reference->key),
+                             reference->key.bytes);
     reshard_status status = rs_file_read(opened->file, bytes, sizeof bytes, opened->begin + *at);
     if (status != RESHARD_OK)
         return status;
@@ -274,9 +278,9 @@ static reshard_status step_over(const rs_torch_file *opened, const rs_torch_stor
     *at += sizeof bytes;
     if (__builtin_mul_overflow(elements, (uint64_t)reference->element_bytes, &size) ||
         size > opened->count - *at)
-        return rs_fail(RESHARD_ERR_CORRUPT, "%s: ends within storage \"%.*s\"",
-                       rs_file_path(opened->file), rs_slice_shown(reference->key),
-                       reference->key.bytes);
+        return rs_fail_about(RESHARD_ERR_CORRUPT, rs_file_path(opened->file),
+                             "ends within storage \"%.*s\"", rs_slice_shown(reference->key),
+                             reference->key.bytes);
     *out_storage = (legacy_storage){reference->key, *at, size};
     *at += size;
     return RESHARD_OK;
@@ -287,8 +291,8 @@ static reshard_status find_storages(rs_torch_file *opened, const rs_torch_storag
 {
     const rs_pickle_node *keys = rs_pickle_root(opened->keys);
     if (!rs_pickle_is(keys, RS_PICKLE_LIST))
-        return rs_fail(RESHARD_ERR_CORRUPT, "%s: has %s in place of its storages",
-                       rs_file_path(opened->file), rs_pickle_kind_text(keys));
+        return rs_fail_about(RESHARD_ERR_CORRUPT, rs_file_path(opened->file),
+                             "has %s in place of its storages", rs_pickle_kind_text(keys));
     opened->storage_count = rs_pickle_count(keys);
     opened->storages =
         rs_allocate_array(opened->context, opened->storage_count, sizeof(legacy_storage));
@@ -301,8 +305,8 @@ static reshard_status find_storages(rs_torch_file *opened, const rs_torch_storag
             found =
                 bsearch(&wanted, references, reference_count, sizeof wanted, compare_references);
         if (found == NULL)
-            return rs_fail(RESHARD_ERR_CORRUPT, "%s: lists a storage that nothing refers to",
-                           rs_file_path(opened->file));
+            return rs_fail_about(RESHARD_ERR_CORRUPT, rs_file_path(opened->file),
+                                 "lists a storage that nothing refers to");
         reshard_status status = step_over(opened, found, &at, &opened->storages[i]);
         if (status != RESHARD_OK)
             return status;
@@ -336,11 +340,10 @@ static reshard_status open_legacy(rs_torch_file *opened)
 
 /* Reads the first bytes, with zeros where the file is shorter. */
 static reshard_status read_front(const rs_file *file, uint64_t begin, uint64_t count,
-                                 unsigned char out_bytes[sizeof legacy_magic])
+                                 unsigned char out_bytes[FRONT_BYTES])
 {
-    memset(out_bytes, 0, sizeof legacy_magic);
-    return rs_file_read(file, out_bytes,
-                        count < sizeof legacy_magic ? (size_t)count : sizeof legacy_magic, begin);
+    memset(out_bytes, 0, FRONT_BYTES);
+    return rs_file_read(file, out_bytes, count < FRONT_BYTES ? (size_t)count : FRONT_BYTES, begin);
 }
 
 static bool is_zip(const unsigned char *bytes)
@@ -350,12 +353,16 @@ static bool is_zip(const unsigned char *bytes)
 
 static bool is_legacy(const unsigned char *bytes)
 {
-    return memcmp(bytes, legacy_magic, sizeof legacy_magic) == 0;
+    if (memcmp(bytes, legacy_digits, sizeof legacy_digits - 1) == 0)
+        return true;
+    size_t at = bytes[2] == 0x95 ? 2 + FRAME_BYTES : 2;
+    return bytes[0] == 0x80 && bytes[1] >= 2 && bytes[1] <= 5 &&
+           memcmp(bytes + at, legacy_magic, sizeof legacy_magic) == 0;
 }
 
 reshard_status rs_torch_file_is(reshard_context *context, const rs_file *file, bool *out_is)
 {
-    unsigned char bytes[sizeof legacy_magic];
+    unsigned char bytes[FRONT_BYTES];
     uint64_t count = 0;
     rs_zip *zip = NULL;
     rs_slice folder;
@@ -380,7 +387,7 @@ reshard_status rs_torch_file_is(reshard_context *context, const rs_file *file, b
 reshard_status rs_torch_file_open(reshard_context *context, const rs_file *file, uint64_t begin,
                                   uint64_t count, rs_torch_file **out_opened)
 {
-    unsigned char front[sizeof legacy_magic];
+    unsigned char front[FRONT_BYTES];
     rs_torch_file *opened = rs_allocate_zeroed(context, sizeof *opened);
     if (opened == NULL)
         return rs_allocation_status();
@@ -443,6 +450,11 @@ reshard_status rs_torch_file_place(const rs_torch_file *opened, const rs_torch_t
 const rs_zip *rs_torch_file_zip(const rs_torch_file *opened)
 {
     return opened->zip;
+}
+
+bool rs_torch_file_is_pickle(const rs_torch_file *opened, const rs_zip_member *member)
+{
+    return member == find_named(opened, "data.pkl");
 }
 
 reshard_status rs_torch_file_record(const rs_torch_file *opened, rs_arena *arena, const char *name,

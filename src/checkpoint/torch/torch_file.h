@@ -5,8 +5,8 @@
  * storages after them. This is a file body: formats keep it with their files, and ask it for the
  * pickle and for the places of tensors.
  */
-#ifndef RS_CHECKPOINT_FORMAT_TORCH_FILE_H
-#define RS_CHECKPOINT_FORMAT_TORCH_FILE_H
+#ifndef RS_CHECKPOINT_TORCH_TORCH_FILE_H
+#define RS_CHECKPOINT_TORCH_TORCH_FILE_H
 
 #include "checkpoint/archive/unpack.h"
 #include "checkpoint/torch/torch_values.h"
@@ -39,6 +39,8 @@ reshard_status rs_torch_file_place(const rs_torch_file *opened, const rs_torch_t
                                    uint64_t *out_at, const rs_zip_member **out_member);
 /* The archive; NULL for a legacy file. Lives as long as the file is open. */
 const rs_zip *rs_torch_file_zip(const rs_torch_file *opened);
+/* Is this member of the archive the pickle? */
+bool rs_torch_file_is_pickle(const rs_torch_file *opened, const rs_zip_member *member);
 
 /* A slot where the caller keeps which file of the checkpoint the content of a compressed member has
  * become; -1 at first. NULL if out of memory. */

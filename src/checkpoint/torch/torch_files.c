@@ -16,6 +16,7 @@ static const char *const endings[] = {".pt", ".pth", ".bin", ".ckpt"};
 
 /* How many globals inspect lists for a file. */
 #define GLOBALS_SHOWN 12
+#define GLOBALS_BYTES 400
 /* Bytes of an attribute's name in a note. */
 #define ATTRIBUTE_SHOWN 64
 /* Bytes of a value's text for inspect. */
@@ -84,8 +85,8 @@ reshard_status rs_torch_keep_crcs(reshard_checkpoint *checkpoint, int32_t file,
     const rs_zip_member *members = zip != NULL ? rs_zip_members(zip, &count) : NULL;
     for (size_t i = 0; status == RESHARD_OK && i < count; i++) {
         const rs_zip_member *member = &members[i];
-        /* Deflated members are checked while they are read. */
-        if (member->crc != 0 && !member->deflated)
+        /* Deflated members are checked while they are read, and the pickle was. */
+        if (member->crc != 0 && !member->deflated && !rs_torch_file_is_pickle(opened, member))
             status = rs_store_add_crc(
                 checkpoint, &(rs_stored_crc){file, member->crc, member->at, member->bytes});
     }
@@ -124,14 +125,30 @@ static reshard_status note_attributes(reshard_checkpoint *checkpoint,
                                     passed->more ? ", .." : "");
 }
 
+typedef struct walking {
+    reshard_checkpoint *checkpoint;
+    rs_torch_leaf_fn *take;
+    void *user;
+} walking;
+
+static reshard_status take_leaf(void *user, const rs_torch_leaf *leaf)
+{
+    const walking *w = user;
+    reshard_status status = w->take(w->user, leaf);
+    return leaf->kind != RS_TORCH_VALUE
+               ? rs_store_keep_unreadable(w->checkpoint, status, leaf->name)
+               : status;
+}
+
 reshard_status rs_torch_walk_file(reshard_checkpoint *checkpoint, int32_t file,
                                   const rs_torch_root *names, rs_torch_leaf_fn *take, void *user)
 {
     size_t bytes = 0;
     const rs_pickle *pickle = rs_torch_file_pickle(rs_torch_opened(checkpoint, file), &bytes);
     rs_torch_attributes passed = {0};
+    walking w = {checkpoint, take, user};
     reshard_status status = rs_torch_walk(&checkpoint->arena, checkpoint->files[file].name, pickle,
-                                          bytes, names, take, user, &passed);
+                                          bytes, names, take_leaf, &w, &passed);
     return status == RESHARD_OK ? note_attributes(checkpoint, &passed) : status;
 }
 
@@ -205,17 +222,21 @@ reshard_status rs_torch_occurrence(reshard_checkpoint *checkpoint, int32_t file,
     return RESHARD_OK;
 }
 
+const char *rs_torch_show(rs_arena *arena, const rs_pickle_node *node)
+{
+    char shown[VALUE_SHOWN];
+    rs_pickle_show(node, shown, sizeof shown);
+    return rs_arena_copy(arena, shown, strlen(shown) + 1, 1);
+}
+
 reshard_status rs_torch_keep_value(reshard_checkpoint *checkpoint, int32_t file,
                                    const rs_torch_leaf *leaf)
 {
-    char shown[VALUE_SHOWN];
-    rs_pickle_show(leaf->node, shown, sizeof shown);
-    const rs_stored_value value = {
-        .name = leaf->name,
-        .place = leaf->place,
-        .file = file,
-        .node = leaf->node,
-        .text = rs_arena_copy(&checkpoint->arena, shown, strlen(shown) + 1, 1)};
+    const rs_stored_value value = {.name = leaf->name,
+                                   .place = leaf->place,
+                                   .file = file,
+                                   .node = leaf->node,
+                                   .text = rs_torch_show(&checkpoint->arena, leaf->node)};
     return value.text != NULL ? rs_store_add_value(checkpoint, &value) : rs_allocation_status();
 }
 
@@ -265,40 +286,63 @@ reshard_status rs_torch_check_names(const reshard_checkpoint *checkpoint, rs_occ
     for (int64_t i = 1; i < list->count; i++) {
         const rs_occurrence *item = &list->items[i];
         if (item->file == item[-1].file && rs_slice_compare(item->name, item[-1].name) == 0)
-            return rs_fail(RESHARD_ERR_INVALID, "%s: two tensors end up with the name \"%.*s\"",
-                           checkpoint->files[item->file].name, rs_slice_shown(item->name),
-                           item->name.bytes);
+            return rs_fail_about(RESHARD_ERR_INVALID, checkpoint->files[item->file].name,
+                                 "two tensors end up with the name \"%.*s\"",
+                                 rs_slice_shown(item->name), item->name.bytes);
     }
     return RESHARD_OK;
+}
+
+/* Lists the globals of a pickle that tensors do not need and that Python would call, or not.
+ * Returns how many there are. */
+static size_t list_globals(const rs_pickle *pickle, bool is_called, rs_text *text)
+{
+    size_t count = 0, unknown = 0;
+    const rs_pickle_node *const *globals = rs_pickle_globals(pickle, &count);
+    for (size_t i = 0; i < count; i++) {
+        char shown[160];
+        if (globals[i]->global->is_called != is_called ||
+            rs_torch_global_is_known(globals[i]->global))
+            continue;
+        rs_pickle_show(globals[i], shown, sizeof shown);
+        if (unknown++ < GLOBALS_SHOWN && text->length + strlen(shown) + 2 < GLOBALS_BYTES)
+            rs_text_add(text, "%s%s", text->length == 0 ? "" : ", ", shown);
+    }
+    return unknown;
+}
+
+reshard_status rs_torch_note_file_globals(reshard_checkpoint *checkpoint, int32_t index)
+{
+    char called[GLOBALS_BYTES], named[GLOBALS_BYTES];
+    rs_text called_text, named_text;
+    size_t bytes = 0;
+    reshard_status status = RESHARD_OK;
+    const char *file = checkpoint->files[index].name;
+    const rs_pickle *pickle = rs_torch_file_pickle(rs_torch_opened(checkpoint, index), &bytes);
+    rs_text_init(&called_text, called, sizeof called);
+    rs_text_init(&named_text, named, sizeof named);
+    size_t calls = list_globals(pickle, true, &called_text);
+    size_t names = list_globals(pickle, false, &named_text);
+    if (calls != 0)
+        status = rs_store_warn(checkpoint,
+                               "%s: Python would call %s%s to load it; reshard calls nothing", file,
+                               called, calls > GLOBALS_SHOWN ? ", .." : "");
+    if (status == RESHARD_OK && names != 0)
+        status = rs_store_note(checkpoint,
+                               "%s: names %zu Python object%s that tensors do not need, "
+                               "neither looked up nor run: %s%s",
+                               file, names, names == 1 ? "" : "s", named,
+                               names > GLOBALS_SHOWN ? ", .." : "");
+    return status;
 }
 
 reshard_status rs_torch_note_globals(reshard_checkpoint *checkpoint)
 {
     reshard_status status = RESHARD_OK;
     for (int32_t i = 0; status == RESHARD_OK && i < checkpoint->named_count; i++) {
-        char line[400];
-        rs_text text;
-        size_t bytes = 0, count = 0, unknown = 0;
-        if (checkpoint->files[i].body_destroy != rs_torch_file_destroy)
-            continue; /* some formats have files of other kinds as well */
-        const rs_pickle *pickle = rs_torch_file_pickle(rs_torch_opened(checkpoint, i), &bytes);
-        const rs_pickle_node *const *globals = rs_pickle_globals(pickle, &count);
-        rs_text_init(&text, line, sizeof line);
-        for (size_t j = 0; j < count; j++) {
-            char shown[160];
-            if (rs_torch_global_is_known(globals[j]->global))
-                continue;
-            rs_pickle_show(globals[j], shown, sizeof shown);
-            if (unknown++ < GLOBALS_SHOWN && text.length + strlen(shown) + 2 < sizeof line)
-                rs_text_add(&text, "%s%s", line[0] == '\0' ? "" : ", ", shown);
-        }
-        if (unknown != 0)
-            status =
-                rs_store_note(checkpoint,
-                              "%s: names %zu Python object%s that tensors do not need, neither "
-                              "looked up nor run: %s%s",
-                              checkpoint->files[i].name, unknown, unknown == 1 ? "" : "s", line,
-                              unknown > GLOBALS_SHOWN ? ", .." : "");
+        /* some formats have files of other kinds as well */
+        if (checkpoint->files[i].body_destroy == rs_torch_file_destroy)
+            status = rs_torch_note_file_globals(checkpoint, i);
     }
     return status;
 }

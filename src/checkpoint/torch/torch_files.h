@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* torch_files.h - the torch.save files of a checkpoint: opens them and finds their tensors and
  * values by name. For all formats with this file body. */
-#ifndef RS_CHECKPOINT_FORMAT_TORCH_FILES_H
-#define RS_CHECKPOINT_FORMAT_TORCH_FILES_H
+#ifndef RS_CHECKPOINT_TORCH_TORCH_FILES_H
+#define RS_CHECKPOINT_TORCH_TORCH_FILES_H
 
-#include "checkpoint/body/format.h"
+#include "checkpoint/target/format.h"
 #include "checkpoint/torch/torch_file.h"
 #include "checkpoint/torch/torch_walk.h"
 
@@ -31,13 +31,16 @@ reshard_status rs_torch_walk_file(reshard_checkpoint *checkpoint, int32_t file,
  * added for the content. Errors: as rs_torch_file_place. */
 reshard_status rs_torch_locate(reshard_checkpoint *checkpoint, int32_t file,
                                const rs_torch_tensor *tensor, int32_t *out_file, uint64_t *out_at);
-/* Keeps the CRCs of all uncompressed members of an opened file. */
+/* Keeps the CRCs of all members of an opened file that have not been checked, and will not be. */
 reshard_status rs_torch_keep_crcs(reshard_checkpoint *checkpoint, int32_t file,
                                   const rs_torch_file *opened);
 /* A leaf of kind TENSOR as an occurrence: a whole tensor, unless the caller says which box it is.
  * Errors: as rs_torch_tensor_read and rs_torch_file_place, naming tensor and file. */
 reshard_status rs_torch_occurrence(reshard_checkpoint *checkpoint, int32_t file,
                                    const rs_torch_leaf *leaf, rs_occurrence *out_occurrence);
+/* A value in short, for people, in the arena. NULL if out of memory. */
+const char *rs_torch_show(rs_arena *arena, const rs_pickle_node *node);
+
 /* Keeps a leaf of kind VALUE with the checkpoint. */
 reshard_status rs_torch_keep_value(reshard_checkpoint *checkpoint, int32_t file,
                                    const rs_torch_leaf *leaf);
@@ -58,7 +61,10 @@ reshard_status rs_torch_note_common(reshard_checkpoint *checkpoint, const rs_tor
 
 /* Sorts by name. Errors: INVALID if two tensors of one file have the same name. */
 reshard_status rs_torch_check_names(const reshard_checkpoint *checkpoint, rs_occurrences *list);
-/* Adds notes for inspect: names in the pickles that have no meaning here. */
+/* Adds notes for names in the pickles that have no meaning here, and warnings for those among them
+ * that Python would call. */
 reshard_status rs_torch_note_globals(reshard_checkpoint *checkpoint);
+/* The same for one file. */
+reshard_status rs_torch_note_file_globals(reshard_checkpoint *checkpoint, int32_t file);
 
 #endif

@@ -50,6 +50,9 @@ static bool can_hold(const rs_pickle_node *node, int depth, int64_t *left)
         else if (rs_pickle_is_call(node, "collections", "OrderedDict") &&
                  node->call->list == NULL && rs_pickle_count(node->call->arguments) == 0)
             parts = node->call->dict;
+        else if (rs_torch_pairs(node) != NULL && node->call->list == NULL &&
+                 node->call->dict == NULL)
+            parts = rs_torch_pairs(node);
         else
             return false;
         break;
@@ -79,6 +82,7 @@ static void write_items(rs_pickle_writer *writer, const rs_pickle_node *node)
 
 static void write_call(rs_pickle_writer *writer, const rs_pickle_node *node)
 {
+    const rs_pickle_node *pairs = rs_torch_pairs(node);
     bool is_size = rs_pickle_is_call(node, "torch", "Size");
     rs_pickle_write_global(writer, is_size ? "torch" : "collections",
                            is_size ? "Size" : "OrderedDict");
@@ -90,6 +94,12 @@ static void write_call(rs_pickle_writer *writer, const rs_pickle_node *node)
     if (!is_size && node->call->dict != NULL) {
         rs_pickle_write_items_begin(writer);
         write_items(writer, node->call->dict);
+        rs_pickle_write_dict_end(writer);
+    }
+    if (pairs != NULL) {
+        rs_pickle_write_items_begin(writer);
+        for (size_t i = 0; i < rs_pickle_count(pairs); i++)
+            write_items(writer, rs_pickle_item(pairs, i));
         rs_pickle_write_dict_end(writer);
     }
 }

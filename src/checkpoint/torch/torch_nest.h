@@ -7,12 +7,12 @@
  * puts it; the rest of the name is one key. Keys are sorted, so that the same tensors give the same
  * bytes. Tuples become lists, and a list with missing items becomes a dict by number.
  */
-#ifndef RS_CHECKPOINT_FORMAT_TORCH_NEST_H
-#define RS_CHECKPOINT_FORMAT_TORCH_NEST_H
+#ifndef RS_CHECKPOINT_TORCH_TORCH_NEST_H
+#define RS_CHECKPOINT_TORCH_TORCH_NEST_H
 
 #include "checkpoint/archive/pickle.h"
 #include "checkpoint/archive/pickle_write.h"
-#include "checkpoint/body/target.h"
+#include "checkpoint/target/target.h"
 
 /* Writes the tensor of an entry. key: the key of its storage. */
 typedef void rs_torch_entry_fn(rs_pickle_writer *writer, const rs_target *target,

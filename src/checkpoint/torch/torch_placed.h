@@ -3,10 +3,10 @@
  * torch_placed.h - tensors of which a file holds one rank's part: DTensor, with a mesh and
  * placements, and ShardedTensor, with shards that have offsets. Both have the full shape.
  */
-#ifndef RS_CHECKPOINT_FORMAT_TORCH_PLACED_H
-#define RS_CHECKPOINT_FORMAT_TORCH_PLACED_H
+#ifndef RS_CHECKPOINT_TORCH_TORCH_PLACED_H
+#define RS_CHECKPOINT_TORCH_TORCH_PLACED_H
 
-#include "checkpoint/torch/torch_files.h"
+#include "checkpoint/torch/torch_mesh.h"
 
 /* What one mesh axis does to a tensor. */
 typedef enum rs_torch_placement_kind {
@@ -21,15 +21,6 @@ typedef struct rs_torch_placement {
     int32_t dim;
     int64_t factor;
 } rs_torch_placement;
-
-#define RS_TORCH_AXES_MAX 8
-
-/* A mesh as one rank of it sees it. */
-typedef struct rs_torch_mesh {
-    int32_t axis_count;
-    int64_t sizes[RS_TORCH_AXES_MAX];
-    int64_t coordinate[RS_TORCH_AXES_MAX]; /* of this rank */
-} rs_torch_mesh;
 
 /* How the axes of a mesh cut a tensor: their placements, and the order in which they cut. */
 typedef struct rs_torch_cuts {
@@ -51,15 +42,6 @@ void rs_torch_cuts_box(const rs_torch_mesh *mesh, const rs_torch_cuts *cuts, int
 reshard_status rs_torch_cuts_take(reshard_checkpoint *checkpoint, const rs_torch_mesh *mesh,
                                   const rs_torch_cuts *cuts, int32_t ndim, const int64_t *full,
                                   rs_occurrence *local);
-
-/* A rank's file, and the last mesh that was read from it, because most tensors of a file share
- * one. */
-typedef struct rs_torch_rank {
-    int32_t file;
-    int32_t rank;
-    const rs_pickle_node *mesh_node; /* NULL: none yet */
-    rs_torch_mesh mesh;
-} rs_torch_rank;
 
 /* Reads a leaf of kind DTENSOR or SHARDED from a rank's file, and adds the boxes of the tensor that
  * it holds. A rank that holds nothing of it adds an empty box. Errors: UNSUPPORTED, CORRUPT, naming

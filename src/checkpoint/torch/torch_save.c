@@ -73,11 +73,12 @@ static reshard_status begin(saving *s, const rs_target *target, int32_t index,
 {
     const rs_target_file *file = &target->files[index];
     *s = (saving){.context = target->context, .before[ORDER] = rs_slice_of(byte_order)};
-    s->before_count = style->record_name != NULL ? BEFORE_MAX : RECORD;
-    s->count = s->before_count + (size_t)file->entry_count + BEHIND;
+    s->before_count = RECORD;
     rs_pickle_writer_init(&s->writer, target->context);
     rs_json_writer_init(&s->record, target->context);
-    reshard_status status = rs_torch_nest_write(target, index, style->write, &s->writer);
+    reshard_status status = style->write_root != NULL
+                                ? style->write_root(&s->writer, target, index)
+                                : rs_torch_nest_write(target, index, style->write, &s->writer);
     if (status == RESHARD_OK)
         status = rs_pickle_writer_finish(&s->writer, &s->before[PICKLE]);
     if (status == RESHARD_OK && style->record_name != NULL) {
@@ -85,7 +86,9 @@ static reshard_status begin(saving *s, const rs_target *target, int32_t index,
         style->write_record(&s->record, target, index);
         s->before[RECORD] = (rs_slice){s->record.bytes, (size_t)s->record.count};
         status = s->record.status;
+        s->before_count = s->record.count != 0 ? BEFORE_MAX : RECORD;
     }
+    s->count = s->before_count + (size_t)file->entry_count + BEHIND;
     return status == RESHARD_OK ? draft_members(s, target, file) : status;
 }
 

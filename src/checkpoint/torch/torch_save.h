@@ -4,15 +4,18 @@
  * storages of all entries, and the records that torch looks for. Places are known beforehand; the
  * archive's headers are written last, with the CRCs of all data.
  */
-#ifndef RS_CHECKPOINT_FORMAT_TORCH_SAVE_H
-#define RS_CHECKPOINT_FORMAT_TORCH_SAVE_H
+#ifndef RS_CHECKPOINT_TORCH_TORCH_SAVE_H
+#define RS_CHECKPOINT_TORCH_TORCH_SAVE_H
 
 #include "checkpoint/torch/torch_nest.h"
 
 /* How a format writes such files. */
 typedef struct rs_torch_style {
     rs_torch_entry_fn *write; /* writes the tensor of an entry */
-    /* A record that torch ignores; name NULL: none. */
+    /* Writes the whole pickle of a file, from its beginning; NULL: values and tensors are nested as
+     * in the source. */
+    reshard_status (*write_root)(rs_pickle_writer *writer, const rs_target *target, int32_t file);
+    /* One more record; name NULL: none. A file for which nothing is written has none. */
     const char *record_name;
     void (*write_record)(rs_json_writer *writer, const rs_target *target, int32_t file);
 } rs_torch_style;

@@ -93,6 +93,42 @@ reshard_status rs_torch_dtype_read(const rs_pickle_node *node, reshard_dtype *ou
     return rs_torch_dtype_parse(node->global->name, out_dtype);
 }
 
+/* ---- objects --------------------------------------------------------------------------------- */
+
+const rs_pickle_node *rs_torch_state_field(const rs_pickle_node *state, const char *name)
+{
+    const rs_pickle_node *found = rs_pickle_get(state, name);
+    for (size_t i = 0;
+         found == NULL && rs_pickle_is(state, RS_PICKLE_TUPLE) && i < rs_pickle_count(state); i++)
+        found = rs_pickle_get(rs_pickle_item(state, i), name);
+    return found;
+}
+
+const rs_pickle_node *rs_torch_field(const rs_pickle_node *node, const char *name, int position)
+{
+    if (!rs_pickle_is_any_call(node))
+        return NULL;
+    const rs_pickle_node *found = rs_torch_state_field(node->call->state, name);
+    if (found == NULL && position >= 0)
+        found = rs_pickle_item(node->call->arguments, (size_t)position);
+    return found;
+}
+
+const rs_pickle_node *rs_torch_pairs(const rs_pickle_node *node)
+{
+    if (!rs_pickle_is_call(node, "collections", "OrderedDict") ||
+        rs_pickle_count(node->call->arguments) != 1)
+        return NULL;
+    const rs_pickle_node *list = rs_pickle_item(node->call->arguments, 0);
+    bool is_list = rs_pickle_is(list, RS_PICKLE_LIST) || rs_pickle_is(list, RS_PICKLE_TUPLE);
+    for (size_t i = 0; is_list && i < rs_pickle_count(list); i++) {
+        const rs_pickle_node *pair = rs_pickle_item(list, i);
+        is_list = (rs_pickle_is(pair, RS_PICKLE_LIST) || rs_pickle_is(pair, RS_PICKLE_TUPLE)) &&
+                  rs_pickle_count(pair) == 2;
+    }
+    return is_list ? list : NULL;
+}
+
 /* ---- numbers --------------------------------------------------------------------------------- */
 
 reshard_status rs_torch_numbers(rs_arena *arena, const rs_pickle_node *node, int32_t *out_count,
@@ -192,11 +228,6 @@ static bool names_class(const rs_pickle_node *node, const char *name)
            starts_with(node->global->module, "torch.distributed");
 }
 
-static bool is_call(const rs_pickle_node *node)
-{
-    return rs_pickle_is(node, RS_PICKLE_REDUCE) || rs_pickle_is(node, RS_PICKLE_OBJECT);
-}
-
 /* Is it _rebuild_tensor_v2, _rebuild_sparse_tensor, ..? A tensor, or one that is refused by
  * name. */
 static bool rebuilds(const rs_pickle_node *callable)
@@ -208,7 +239,7 @@ static bool rebuilds(const rs_pickle_node *callable)
 
 rs_torch_kind rs_torch_kind_of(const rs_pickle_node *node)
 {
-    if (!is_call(node))
+    if (!rs_pickle_is_any_call(node))
         return RS_TORCH_VALUE;
     const rs_pickle_node *callable = node->call->callable;
     if (names_class(callable, "ShardedTensor"))
@@ -339,6 +370,18 @@ static reshard_status read_dense(rs_arena *arena, const rs_pickle_node *argument
     return status == RESHARD_OK ? check_repeats(tensor) : status;
 }
 
+/* Refuses a tensor that is made by another function than those of dense tensors. */
+static reshard_status fail_kind(const rs_pickle_global *maker)
+{
+    const char *what = starts_with(maker->name, "_rebuild_sparse") ? "is sparse"
+                       : rs_slice_equals(maker->name, "_rebuild_qtensor")
+                           ? "is quantised by PyTorch"
+                           : "is not dense";
+    return rs_fail(RESHARD_ERR_UNSUPPORTED, "%s (%.*s.%.*s), and only dense tensors can be read",
+                   what, rs_slice_shown(maker->module), maker->module.bytes,
+                   rs_slice_shown(maker->name), maker->name.bytes);
+}
+
 reshard_status rs_torch_tensor_read(rs_arena *arena, const rs_pickle_node *node,
                                     rs_torch_tensor *out_tensor)
 {
@@ -367,9 +410,7 @@ reshard_status rs_torch_tensor_read(rs_arena *arena, const rs_pickle_node *node,
         status = read_dense(arena, arguments, rs_pickle_item(arguments, 6),
                             rs_pickle_item(arguments, 7), &tensor);
     else if (rs_pickle_is(callable, RS_PICKLE_GLOBAL))
-        status = rs_fail(RESHARD_ERR_UNSUPPORTED, "a tensor of %.*s.%.*s, which is not read",
-                         rs_slice_shown(callable->global->module), callable->global->module.bytes,
-                         rs_slice_shown(callable->global->name), callable->global->name.bytes);
+        status = fail_kind(callable->global);
     else
         status =
             rs_fail(RESHARD_ERR_CORRUPT, "%s where a tensor should be", rs_pickle_kind_text(node));
@@ -407,11 +448,20 @@ bool rs_torch_global_is_known(const rs_pickle_global *global)
 {
     static const char *const numpy[] = {"dtype", "ndarray", "scalar", "_reconstruct"};
     static const char *const known[][2] = {
-        {"collections", "OrderedDict"},  {"collections", "defaultdict"},
-        {"collections", "Counter"},      {"_codecs", "encode"},
-        {"argparse", "Namespace"},       {"pathlib", "PosixPath"},
-        {"pathlib._local", "PosixPath"}, {"copyreg", "_reconstructor"},
-        {"copy_reg", "_reconstructor"},  {"datetime", "timedelta"},
+        {"collections", "OrderedDict"},
+        {"collections", "defaultdict"},
+        {"collections", "Counter"},
+        {"_codecs", "encode"},
+        {"argparse", "Namespace"},
+        {"pathlib", "PosixPath"},
+        {"pathlib._local", "PosixPath"},
+        {"copyreg", "_reconstructor"},
+        {"copy_reg", "_reconstructor"},
+        {"datetime", "timedelta"},
+        {"deepspeed.runtime.zero.config", "ZeroStageEnum"},
+        {"deepspeed.runtime.fp16.loss_scaler", "LossScaler"},
+        {"deepspeed.runtime.fp16.loss_scaler", "DynamicLossScaler"},
+        {"deepspeed.utils.tensor_fragment", "fragment_address"},
     };
     static const char *const builtins[] = {"set",    "frozenset", "bytearray", "complex", "dict",
                                            "list",   "tuple",     "object",    "slice",   "range",

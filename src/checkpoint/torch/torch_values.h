@@ -4,8 +4,8 @@
  * calls that rebuild a tensor from a storage. A fixed list of names has a meaning here; every other
  * name is data. Nothing is resolved or run.
  */
-#ifndef RS_CHECKPOINT_FORMAT_TORCH_VALUES_H
-#define RS_CHECKPOINT_FORMAT_TORCH_VALUES_H
+#ifndef RS_CHECKPOINT_TORCH_TORCH_VALUES_H
+#define RS_CHECKPOINT_TORCH_TORCH_VALUES_H
 
 #include "base/arena.h"
 #include "checkpoint/archive/pickle.h"
@@ -20,6 +20,18 @@ const char *rs_torch_storage_name(reshard_dtype dtype);
 reshard_status rs_torch_dtype_parse(rs_slice name, reshard_dtype *out_dtype);
 /* Reads a global such as torch.float32. Errors: UNSUPPORTED; CORRUPT if it is something else. */
 reshard_status rs_torch_dtype_read(const rs_pickle_node *node, reshard_dtype *out_dtype);
+
+/* ---- objects --------------------------------------------------------------------------------- */
+
+/* Finds a field in the state of an object, which is a dict, or a tuple of dicts if the class has
+ * slots. NULL if there is none. */
+const rs_pickle_node *rs_torch_state_field(const rs_pickle_node *state, const char *name);
+/* Finds a field of an object by name, or else at this position of its arguments (-1: nowhere). */
+const rs_pickle_node *rs_torch_field(const rs_pickle_node *node, const char *name, int position);
+
+/* The pairs of an OrderedDict that is called with a list of them, as Python 2 pickles it: a list of
+ * lists of two. NULL for anything else. */
+const rs_pickle_node *rs_torch_pairs(const rs_pickle_node *node);
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 

@@ -39,8 +39,8 @@ typedef struct walk {
 
 static reshard_status fail_depth(const walk *w)
 {
-    return rs_fail(RESHARD_ERR_RANGE, "%s: its values are nested more than %d levels deep", w->what,
-                   DEPTH_MAX);
+    return rs_fail_about(RESHARD_ERR_RANGE, w->what,
+                         "its values are nested more than %d levels deep", DEPTH_MAX);
 }
 
 /* ---- values that contain tensors ------------------------------------------------------------- */
@@ -146,10 +146,9 @@ static reshard_status hand_out(walk *w, const rs_pickle_node *node, const rs_val
                                size_t name_bytes)
 {
     if (w->name_bytes_left < name_bytes + LEAF_BYTES)
-        return rs_fail(RESHARD_ERR_RANGE,
-                       "%s: the same values are shared so often that their names would take many "
-                       "times its size",
-                       w->what);
+        return rs_fail_about(RESHARD_ERR_RANGE, w->what,
+                             "the same values are shared so often that their names would take many "
+                             "times its size");
     w->name_bytes_left -= name_bytes + LEAF_BYTES;
     w->name[name_bytes] = '\0';
     char *name = rs_arena_copy(w->arena, w->name, name_bytes + 1, 1);
@@ -164,7 +163,8 @@ static reshard_status hand_out(walk *w, const rs_pickle_node *node, const rs_val
 
 static reshard_status fail_name(const walk *w)
 {
-    return rs_fail(RESHARD_ERR_RANGE, "%s: a name of more than %d bytes", w->what, NAME_BYTES_MAX);
+    return rs_fail_about(RESHARD_ERR_RANGE, w->what, "a name of more than %d bytes",
+                         NAME_BYTES_MAX);
 }
 
 /* Appends a word to the first name_bytes of the name, and returns its new length. */
@@ -250,6 +250,27 @@ static reshard_status enter_dict(walk *w, const rs_pickle_node *dict, const rs_v
     return status;
 }
 
+/* Enters an OrderedDict of Python 2: its listed pairs, and those that were set later. */
+static reshard_status enter_listed(walk *w, const rs_pickle_node *node, const rs_pickle_node *pairs,
+                                   const rs_value_step *parent, size_t name_bytes, int depth)
+{
+    const rs_pickle_node *later = node->call->dict;
+    size_t listed = rs_pickle_count(pairs), more = later != NULL ? later->items.count : 0;
+    rs_pickle_node dict = {.kind = RS_PICKLE_DICT, .at = node->at};
+    dict.items.count = 2 * listed + more;
+    size_t bytes = dict.items.count * sizeof(void *);
+    dict.items.nodes = rs_allocate(w->arena->context, bytes);
+    if (dict.items.nodes == NULL)
+        return rs_allocation_status();
+    for (size_t i = 0; i < 2 * listed; i++)
+        dict.items.nodes[i] = rs_pickle_item(rs_pickle_item(pairs, i / 2), i % 2);
+    for (size_t i = 0; i < more; i++)
+        dict.items.nodes[2 * listed + i] = later->items.nodes[i];
+    reshard_status status = enter_dict(w, &dict, parent, name_bytes, depth);
+    rs_release(w->arena->context, (void *)dict.items.nodes, bytes);
+    return status;
+}
+
 static reshard_status enter_arguments(walk *w, const rs_pickle_node *arguments,
                                       const rs_value_step *parent, size_t name_bytes, int depth)
 {
@@ -268,6 +289,7 @@ static reshard_status enter_call(walk *w, const rs_pickle_node *node, const rs_v
                                  size_t name_bytes, int depth)
 {
     const rs_pickle_call *call = node->call;
+    const rs_pickle_node *pairs = rs_torch_pairs(node);
     bool in_arguments = false, in_keywords = false, in_state = false;
     reshard_status status = find_in_items(w, call->arguments, depth, &in_arguments);
     if (status == RESHARD_OK && call->keywords != NULL)
@@ -275,14 +297,15 @@ static reshard_status enter_call(walk *w, const rs_pickle_node *node, const rs_v
     if (status == RESHARD_OK && call->state != NULL)
         status = find_tensors(w, call->state, depth, &in_state);
     if (status == RESHARD_OK)
-        status = enter_dict(w, call->dict, parent, name_bytes, depth);
+        status = pairs != NULL ? enter_listed(w, node, pairs, parent, name_bytes, depth)
+                               : enter_dict(w, call->dict, parent, name_bytes, depth);
     if (status == RESHARD_OK)
         status = enter_list(w, call->list, parent, name_bytes, depth);
     if (status == RESHARD_OK && in_state)
         status = enter(w, call->state, parent, name_bytes, depth + 1);
     else if (status == RESHARD_OK && call->state != NULL)
         pass_state(w, call->state);
-    if (status == RESHARD_OK && in_arguments)
+    if (status == RESHARD_OK && in_arguments && pairs == NULL)
         status = enter_arguments(w, call->arguments, parent, name_bytes, depth);
     if (status == RESHARD_OK && in_keywords)
         status = enter(w, call->keywords, parent, name_bytes, depth + 1);
@@ -294,7 +317,7 @@ static reshard_status enter_call(walk *w, const rs_pickle_node *node, const rs_v
 static bool is_leaf(const rs_pickle_node *node, const rs_value_step *step, bool fertile)
 {
     bool is_root = step == NULL && (node->kind == RS_PICKLE_LIST || node->kind == RS_PICKLE_TUPLE ||
-                                    rs_pickle_dict(node) != NULL);
+                                    rs_pickle_dict(node) != NULL || rs_torch_pairs(node) != NULL);
     return (!fertile && !is_root) || rs_torch_kind_of(node) != RS_TORCH_VALUE;
 }
 

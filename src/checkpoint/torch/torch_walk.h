@@ -7,8 +7,8 @@
  * A value without tensors is not taken apart, unless it is the root: a whole dict of
  * hyper-parameters is one value.
  */
-#ifndef RS_CHECKPOINT_FORMAT_TORCH_WALK_H
-#define RS_CHECKPOINT_FORMAT_TORCH_WALK_H
+#ifndef RS_CHECKPOINT_TORCH_TORCH_WALK_H
+#define RS_CHECKPOINT_TORCH_TORCH_WALK_H
 
 #include "checkpoint/store/store.h"
 #include "checkpoint/torch/torch_values.h"

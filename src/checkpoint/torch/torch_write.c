@@ -55,13 +55,15 @@ void rs_torch_write_strides(rs_pickle_writer *writer, int32_t ndim, const int64_
     rs_pickle_write_tuple_end(writer);
 }
 
-void rs_torch_write_tensor(rs_pickle_writer *writer, rs_slice key, reshard_dtype dtype,
-                           int32_t ndim, const int64_t *shape)
+/* repeats: all elements are one, so all strides are 0. */
+static void write_tensor(rs_pickle_writer *writer, rs_slice key, reshard_dtype dtype, int32_t ndim,
+                         const int64_t *shape, bool repeats)
 {
+    static const int64_t zeros[RESHARD_NDIM_MAX] = {0};
     bool is_typed = rs_torch_storage_name(dtype) != NULL;
     int64_t elements = 1;
-    assert(rs_torch_dtype_name(dtype) != NULL);
-    for (int32_t d = 0; d < ndim; d++)
+    assert(rs_torch_dtype_name(dtype) != NULL && (!repeats || ndim <= RESHARD_NDIM_MAX));
+    for (int32_t d = 0; !repeats && d < ndim; d++)
         elements *= shape[d];
     rs_pickle_write_global(writer, "torch._utils",
                            is_typed ? "_rebuild_tensor_v2" : "_rebuild_tensor_v3");
@@ -69,7 +71,10 @@ void rs_torch_write_tensor(rs_pickle_writer *writer, rs_slice key, reshard_dtype
     write_storage(writer, key, dtype, elements);
     rs_pickle_write_int(writer, 0);
     rs_torch_write_numbers(writer, ndim, shape);
-    rs_torch_write_strides(writer, ndim, shape);
+    if (repeats)
+        rs_torch_write_numbers(writer, ndim, zeros);
+    else
+        rs_torch_write_strides(writer, ndim, shape);
     rs_pickle_write_bool(writer, false);
     rs_pickle_write_global(writer, "collections", "OrderedDict");
     rs_pickle_write_tuple_begin(writer);
@@ -79,4 +84,16 @@ void rs_torch_write_tensor(rs_pickle_writer *writer, rs_slice key, reshard_dtype
         rs_pickle_write_global(writer, "torch", rs_torch_dtype_name(dtype));
     rs_pickle_write_tuple_end(writer);
     rs_pickle_write_reduce(writer);
+}
+
+void rs_torch_write_tensor(rs_pickle_writer *writer, rs_slice key, reshard_dtype dtype,
+                           int32_t ndim, const int64_t *shape)
+{
+    write_tensor(writer, key, dtype, ndim, shape, false);
+}
+
+void rs_torch_write_repeated(rs_pickle_writer *writer, rs_slice key, reshard_dtype dtype,
+                             int32_t ndim, const int64_t *shape)
+{
+    write_tensor(writer, key, dtype, ndim, shape, true);
 }

@@ -3,8 +3,8 @@
  * torch_write.h - pickles tensors as torch.save does, with only those opcodes and names that
  * torch.load(weights_only=True) accepts.
  */
-#ifndef RS_CHECKPOINT_FORMAT_TORCH_WRITE_H
-#define RS_CHECKPOINT_FORMAT_TORCH_WRITE_H
+#ifndef RS_CHECKPOINT_TORCH_TORCH_WRITE_H
+#define RS_CHECKPOINT_TORCH_TORCH_WRITE_H
 
 #include "checkpoint/archive/pickle_write.h"
 
@@ -12,6 +12,10 @@
  * (rs_torch_dtype_name). */
 void rs_torch_write_tensor(rs_pickle_writer *writer, rs_slice key, reshard_dtype dtype,
                            int32_t ndim, const int64_t *shape);
+/* Writes a tensor that repeats the one element in the storage of that key; at most RESHARD_NDIM_MAX
+ * dims. */
+void rs_torch_write_repeated(rs_pickle_writer *writer, rs_slice key, reshard_dtype dtype,
+                             int32_t ndim, const int64_t *shape);
 /* Writes a plain tuple of numbers. */
 void rs_torch_write_numbers(rs_pickle_writer *writer, int32_t count, const int64_t *numbers);
 /* Writes the strides of a dense tensor as such a tuple. */

@@ -6,9 +6,12 @@
 #include "tensor/core/distribution.h"
 
 #include "base/context.h"
+#include "base/digest.h"
 #include "base/shape.h"
 #include "base/thread_state.h"
+#include "layout/derive.h"
 #include "layout/layout.h"
+#include "spec/spec.h"
 #include "transport/group.h"
 
 #include <reshard/group.h>
@@ -173,6 +176,37 @@ rs_sameness rs_layout_sameness(const reshard_layout *layout, const reshard_group
             same = mine[axes[i]] == theirs[axes[i]];
     }
     return same ? RS_SAME_YES : RS_SAME_NO;
+}
+
+int64_t rs_group_number(const reshard_group *group)
+{
+    return (int64_t)group->channel + 1;
+}
+
+rs_kin rs_layout_kin(const reshard_layout *layout, const reshard_group *group)
+{
+    int32_t mine[RESHARD_AXES_MAX], axes[RESHARD_AXES_MAX];
+    int32_t count = rs_layout_list_axes(layout, axes);
+    bool inside = count >= 0 && rs_layout_coordinates(layout, group->rank, mine);
+    bool whole = count == 0 && !reshard_spec_mesh(reshard_layout_spec(layout))->repeated &&
+                 reshard_layout_rank_count(layout) >= group->size;
+    if (whole && group->root_ranks == NULL)
+        return (rs_kin){0, 0}; /* the same on all ranks there are */
+    rs_digest digest;
+    uint64_t made[2];
+    rs_digest_init(&digest);
+    for (int32_t i = 0; i < group->size; i++)
+        rs_digest_u64(&digest, (uint64_t)rs_group_root_rank(group, i));
+    if (!whole) {
+        rs_digest_bytes(&digest, layout->digest, sizeof layout->digest);
+        rs_digest_u64(&digest, inside);
+        for (int32_t i = 0; i < count && inside; i++)
+            rs_digest_u64(&digest, (uint64_t)mine[axes[i]]);
+        if (count < 0) /* boxes: each rank has its own */
+            rs_digest_u64(&digest, (uint64_t)group->rank);
+    }
+    rs_digest_finish(&digest, made);
+    return (rs_kin){made[0] | 1, whole ? rs_group_number(group) : 0};
 }
 
 bool rs_distributed_same(const reshard_tensor *a, const reshard_tensor *b)

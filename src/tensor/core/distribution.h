@@ -7,6 +7,7 @@
 #ifndef RS_TENSOR_CORE_DISTRIBUTION_H
 #define RS_TENSOR_CORE_DISTRIBUTION_H
 
+#include "base/references.h"
 #include "exec/cache.h"
 #include "layout/derive.h"
 #include "tensor/core/tensor.h"
@@ -40,9 +41,13 @@ reshard_group *rs_distributed_group(const reshard_tensor *tensor);
 /* YES if all ranks of the layout hold the same shard. While the thread has a group of replicas,
  * only the ranks of that group have to. Otherwise NO. */
 rs_sameness rs_layout_sameness(const reshard_layout *layout, const reshard_group *group);
+/* What this rank's shards have in common with those of others. */
+rs_kin rs_layout_kin(const reshard_layout *layout, const reshard_group *group);
+/* A number that all ranks have for this group, and that no other group of its transport has. */
+int64_t rs_group_number(const reshard_group *group);
 bool rs_distributed_same(const reshard_tensor *a, const reshard_tensor *b);
 
-/* Fills all of this rank's shards. Local. Errors: INVALID for a partial tensor. */
-reshard_status rs_distributed_fill(reshard_tensor *tensor, double value);
+/* Values cannot be written to a partial tensor, because no rank has whole ones. Errors: INVALID. */
+reshard_status rs_distribution_check_fill(const reshard_tensor *tensor);
 
 #endif

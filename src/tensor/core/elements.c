@@ -7,6 +7,7 @@
 #include "base/shape.h"
 #include "kernel/copy.h"
 #include "kernel/float.h"
+#include "layout/layout.h"
 #include "tensor/core/distribution.h"
 
 #include <assert.h>
@@ -236,12 +237,28 @@ reshard_status reshard_tensor_copy_from(reshard_tensor *tensor, const void *memo
     return status;
 }
 
+reshard_status rs_distribution_check_fill(const reshard_tensor *tensor)
+{
+    if (tensor->distribution != NULL && tensor->distribution->layout->partial)
+        return rs_fail(RESHARD_ERR_INVALID, "filling a tensor with the partial layout \"%s\"",
+                       rs_layout_describe(tensor->distribution->layout).text);
+    return RESHARD_OK;
+}
+
+static reshard_status fill_shards(reshard_tensor *tensor, double value)
+{
+    reshard_status status = rs_distribution_check_fill(tensor);
+    for (int64_t i = 0; status == RESHARD_OK && i < tensor->distribution->shard_count; i++)
+        status = reshard_tensor_fill(tensor->distribution->shards[i], value);
+    return status;
+}
+
 reshard_status reshard_tensor_fill(reshard_tensor *tensor, double value)
 {
     static const int64_t still[RESHARD_NDIM_MAX] = {0};
     unsigned char element[16];
     if (tensor->distribution != NULL)
-        return rs_distributed_fill(tensor, value);
+        return fill_shards(tensor, value);
     reshard_status status = store(tensor->dtype, value, element);
     if (status == RESHARD_OK)
         copy_strided(tensor, still, tensor->strides, element, reshard_tensor_write(tensor));

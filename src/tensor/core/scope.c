@@ -6,7 +6,6 @@
 #include "tensor/core/scope.h"
 #include "base/context.h"
 #include "base/error.h"
-#include "base/shorten.h"
 #include "transport/group.h"
 
 #include <reshard/group.h>
@@ -71,8 +70,7 @@ reshard_status reshard_saved_tensor_hooks_pop(void)
 void rs_scope_enter(reshard_scope *scope, reshard_context *context)
 {
     rs_thread_state *state = rs_thread_state_get();
-    memset(scope, 0, offsetof(reshard_scope, text));
-    scope->text[0] = '\0';
+    memset(scope, 0, offsetof(reshard_scope, error));
     scope->context = context;
     scope->outer = state->scope;
     scope->gradients_off = state->gradients_off;
@@ -93,7 +91,7 @@ static void free_tensors(reshard_scope *scope)
 
 reshard_status reshard_scope_status(const reshard_scope *scope)
 {
-    return scope->status == RESHARD_OK ? RESHARD_OK : rs_fail(scope->status, "%s", scope->text);
+    return scope->status == RESHARD_OK ? RESHARD_OK : rs_fail_again(&scope->error);
 }
 
 reshard_status rs_scope_failed(void)
@@ -173,7 +171,8 @@ reshard_tensor *rs_scope_fail(reshard_status status)
         scope->status = status;
         if (scope->failure == 0)
             scope->failure = ++rs_thread_state_get()->failure_count;
-        rs_shorten(reshard_error_text(), scope->text, sizeof scope->text);
+        scope->error = *rs_error_last();
+        scope->error.status = status;
     }
     return NULL;
 }

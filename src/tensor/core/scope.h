@@ -22,7 +22,7 @@ struct reshard_scope {
     struct rs_hook_pair *hooks;
     struct reshard_group *group; /* the last one used by a computation; retained */
     uint64_t failure; /* the error's number, by which groups tell whether their ranks know of it */
-    char text[RS_ERROR_TEXT_BYTES]; /* of the first error; last, as it is not cleared */
+    rs_error error;   /* the first; last, as it is not cleared */
 };
 
 /* Opens a scope inside a function of the library. The caller owns the structure. */

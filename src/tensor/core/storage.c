@@ -40,8 +40,9 @@ static void unmap(void *user)
 static reshard_status check_offset(const char *path, uint64_t offset, reshard_dtype dtype)
 {
     if (offset % rs_element_bytes(dtype) != 0)
-        return rs_fail(RESHARD_ERR_INVALID, "%s: an offset of %" PRIu64 " bytes for elements of %s",
-                       path, offset, reshard_dtype_name(dtype));
+        return rs_fail_about(RESHARD_ERR_INVALID, path,
+                             "an offset of %" PRIu64 " bytes for elements of %s", offset,
+                             reshard_dtype_name(dtype));
     return RESHARD_OK;
 }
 
@@ -56,9 +57,9 @@ static reshard_status map_range(reshard_context *context, const char *path, uint
     else if (status == RESHARD_OK)
         status = rs_file_size(file, &size);
     if (status == RESHARD_OK && bytes == 0 && offset > size)
-        status = rs_fail(RESHARD_ERR_CORRUPT,
-                         "%s: a tensor at byte %" PRIu64 ", and the file has %" PRIu64, path,
-                         offset, size);
+        status =
+            rs_fail_about(RESHARD_ERR_CORRUPT, path,
+                          "a tensor at byte %" PRIu64 ", and the file has %" PRIu64, offset, size);
     rs_file_close(file);
     return status;
 }

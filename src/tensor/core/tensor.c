@@ -8,6 +8,7 @@
 
 #include "base/checked.h"
 #include "base/context.h"
+#include "base/digest.h"
 #include "base/error.h"
 #include "base/shape.h"
 #include "tensor/core/distribution.h"
@@ -255,6 +256,7 @@ reshard_status rs_tensor_view(reshard_context *context, const reshard_tensor *te
         rs_reference_add(&tensor->storage->references);
         view->storage = tensor->storage;
         view->sameness = tensor->sameness;
+        view->kin = tensor->kin;
         view->data = tensor->data;
         if (at != 0 && volume != 0)
             view->data += at * (int64_t)rs_element_bytes(tensor->dtype);
@@ -289,7 +291,7 @@ void rs_tensor_lend_data(reshard_tensor *tensor, const reshard_tensor *from, ptr
 
 rs_sameness rs_sameness_of(int32_t count, reshard_tensor *const *inputs)
 {
-    rs_sameness sameness = RS_SAME_YES;
+    rs_sameness sameness = count > 0 ? RS_SAME_YES : RS_SAME_UNKNOWN;
     for (int32_t i = 0; i < count; i++) {
         if (inputs[i] == NULL || inputs[i]->distribution != NULL)
             continue;
@@ -299,6 +301,20 @@ rs_sameness rs_sameness_of(int32_t count, reshard_tensor *const *inputs)
             sameness = RS_SAME_UNKNOWN;
     }
     return sameness;
+}
+
+rs_kin rs_kin_of(int32_t count, reshard_tensor *const *inputs)
+{
+    rs_kin kin = {0, 0};
+    for (int32_t i = 0; i < count; i++) {
+        if (inputs[i] == NULL || inputs[i]->distribution != NULL || inputs[i]->kin.number == 0 ||
+            inputs[i]->kin.number == kin.number)
+            continue;
+        bool first = kin.number == 0;
+        kin.number = first ? inputs[i]->kin.number : rs_mix(kin.number + inputs[i]->kin.number);
+        kin.group = first || kin.group == inputs[i]->kin.group ? inputs[i]->kin.group : 0;
+    }
+    return kin;
 }
 
 reshard_tensor *reshard_tensor_retain(reshard_tensor *tensor)
@@ -313,7 +329,8 @@ void reshard_tensor_release(reshard_tensor *tensor)
     if (tensor == NULL || !rs_reference_drop(&tensor->references))
         return;
     reshard_tensor_release(tensor->gradient); /* recurses once: a gradient has none itself */
-    rs_node_release(tensor->node);
+    if (tensor->node != NULL)
+        ((const rs_node_head *)(const void *)tensor->node)->release(tensor->node);
     rs_distribution_release(tensor->distribution);
     release_storage(tensor->storage);
     rs_release(tensor->context, tensor, sizeof *tensor);

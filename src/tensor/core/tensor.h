@@ -13,7 +13,7 @@
 #include <reshard/tensor.h>
 
 #include "base/dtype.h"
-#include "system/thread.h"
+#include "base/references.h"
 
 #include <stdbool.h>
 
@@ -36,9 +36,21 @@ typedef struct rs_storage {
  * all inputs are; a single input that differs makes it differ. */
 typedef enum rs_sameness { RS_SAME_UNKNOWN, RS_SAME_YES, RS_SAME_NO } rs_sameness;
 
-/* The operation that computed a tensor (grad/node.h). A tensor only holds and releases it. */
+/* Which ranks have the same local tensor, as far as layouts tell: those with the same number here.
+ * 0: nothing is known. A result has a number made of those of its inputs. */
+typedef struct rs_kin {
+    uint64_t number;
+    /* The same on all ranks of one group: the number of that group (rs_group_number). 0: of
+     * none. */
+    int64_t group;
+} rs_kin;
+
+/* The operation that computed a tensor, as far as a tensor needs to know it: something to hold and
+ * to release. It is the first member of an rs_node (grad/node.h). */
 typedef struct rs_node rs_node;
-void rs_node_release(rs_node *node);
+typedef struct rs_node_head {
+    void (*release)(rs_node *node); /* drops one reference */
+} rs_node_head;
 
 typedef struct rs_distribution rs_distribution; /* distribution.h */
 
@@ -54,6 +66,8 @@ struct reshard_tensor {
     unsigned char *data; /* the first element */
     rs_distribution *distribution;
     rs_sameness sameness; /* of a local tensor */
+    rs_kin kin;           /* likewise */
+    int64_t compared;     /* the group whose ranks have compared this parameter (alike.h), or 0 */
 
     bool requires_grad;       /* this is a leaf that collects gradients */
     reshard_tensor *gradient; /* what a leaf has collected, or NULL */
@@ -87,6 +101,7 @@ void rs_tensor_drop_data(reshard_tensor *tensor);
 void rs_tensor_lend_data(reshard_tensor *tensor, const reshard_tensor *from, ptrdiff_t at);
 /* The sameness of a result computed from these inputs. */
 rs_sameness rs_sameness_of(int32_t count, reshard_tensor *const *inputs);
+rs_kin rs_kin_of(int32_t count, reshard_tensor *const *inputs);
 
 /* A shape that is kept by value. */
 typedef struct rs_extents {

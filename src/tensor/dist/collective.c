@@ -386,6 +386,8 @@ static reshard_tensor *carry_out(exchange *x, reshard_tensor *tensor)
         local->sameness = RS_SAME_NO;
     else if (status == RESHARD_OK && rs_thread_state_get()->replicas != NULL)
         local->sameness = RS_SAME_YES;
+    if (status == RESHARD_OK)
+        local->kin = rs_layout_kin(e->target, x->group);
     return rs_op_end(&recipe, status, local);
 }
 

@@ -74,18 +74,10 @@ reshard_status reshard_tensor_create_distributed(reshard_context *context, resha
     return status;
 }
 
-static reshard_status check_whole(const reshard_tensor *tensor)
-{
-    if (tensor->distribution != NULL && tensor->distribution->layout->partial)
-        return rs_fail(RESHARD_ERR_INVALID, "filling a tensor with the partial layout \"%s\"",
-                       rs_tensor_describe_layout(tensor).text);
-    return RESHARD_OK;
-}
-
 static reshard_status fill_random(reshard_tensor *tensor, rs_random_kind kind, uint64_t seed)
 {
     rs_random fill = {kind, seed, 0};
-    reshard_status status = check_whole(tensor);
+    reshard_status status = rs_distribution_check_fill(tensor);
     if (status == RESHARD_OK && !reshard_tensor_is_contiguous(tensor))
         status = rs_fail(RESHARD_ERR_INVALID, "filling a tensor that is not contiguous");
     return status == RESHARD_OK ? rs_fill_random(tensor, &fill) : status;
@@ -99,14 +91,6 @@ reshard_status reshard_tensor_fill_uniform(reshard_tensor *tensor, uint64_t seed
 reshard_status reshard_tensor_fill_normal(reshard_tensor *tensor, uint64_t seed)
 {
     return fill_random(tensor, RS_RANDOM_NORMAL, seed);
-}
-
-reshard_status rs_distributed_fill(reshard_tensor *tensor, double value)
-{
-    reshard_status status = check_whole(tensor);
-    for (int64_t i = 0; status == RESHARD_OK && i < tensor->distribution->shard_count; i++)
-        status = reshard_tensor_fill(tensor->distribution->shards[i], value);
-    return status;
 }
 
 /* ---- tensors like another one ---------------------------------------------------------------- */

@@ -6,8 +6,10 @@
 #include "spec/spec.h"
 #include "tensor/core/dense.h"
 #include "tensor/core/move.h"
+#include "tensor/dist/alike.h"
 #include "tensor/grad/node.h"
 
+#include <reshard/distributed.h>
 #include <reshard/group.h>
 
 reshard_status rs_layout_replicated(reshard_context *context, const reshard_tensor *like,
@@ -60,7 +62,49 @@ static void backward_lift(rs_node *node, reshard_tensor *const *gradients,
     out_gradients[0] = rs_scope_finish(status, local);
 }
 
-static reshard_tensor *lift_one(reshard_tensor *tensor, const reshard_tensor *like)
+/* Gives a vector the shape of the row, or the other way round. */
+static reshard_status turn(reshard_tensor *tensor, int32_t ndim, reshard_tensor **out_turned)
+{
+    int32_t last = tensor->ndim - 1;
+    int64_t count = tensor->shape[last], step = tensor->strides[last];
+    const int64_t shape[] = {1, count}, strides[] = {count * step, step};
+    return rs_tensor_view(rs_scope_context(), tensor, ndim, shape + 2 - ndim, strides + 2 - ndim, 0,
+                          out_turned);
+}
+
+static void backward_row(rs_node *node, reshard_tensor *const *gradients,
+                         reshard_tensor **out_gradients)
+{
+    (void)node;
+    reshard_tensor *turned = NULL;
+    reshard_status status = turn(gradients[0], 1, &turned);
+    out_gradients[0] = rs_scope_finish(status, turned);
+}
+
+static reshard_tensor *make_row(reshard_tensor *vector)
+{
+    if (!rs_op_begin("lift", 1, &vector))
+        return NULL;
+    reshard_tensor *row = NULL;
+    reshard_status status = turn(vector, 2, &row);
+    rs_recipe recipe = {
+        .name = "lift", .backward = backward_row, .input_count = 1, .inputs = &vector};
+    return rs_op_end(&recipe, status, row);
+}
+
+/* A vector of its own on every rank becomes one row of a matrix, as in PyTorch. */
+static reshard_tensor *join_rows(reshard_tensor *tensor, bool is_row, reshard_group *group,
+                                 reshard_spec *rows)
+{
+    if (tensor->ndim == 0)
+        return rs_scope_fail(
+            rs_fail(RESHARD_ERR_INVALID, "a local scalar differs between ranks, and has no rows"));
+    if (is_row && tensor->ndim == 1)
+        tensor = make_row(tensor);
+    return reshard_tensor_from_local(tensor, group, rows);
+}
+
+static reshard_tensor *replicate(reshard_tensor *tensor, const reshard_tensor *like)
 {
     if (!rs_op_begin("lift", 1, &tensor))
         return NULL;
@@ -85,7 +129,25 @@ static reshard_tensor *lift_one(reshard_tensor *tensor, const reshard_tensor *li
     return rs_op_end(&recipe, status, made);
 }
 
-bool rs_lift(int32_t count, reshard_tensor **tensors)
+static reshard_tensor *lift_one(const char *what, int32_t slot, bool is_row, reshard_tensor *tensor,
+                                const reshard_tensor *like)
+{
+    reshard_spec *rows = NULL;
+    if (!rs_op_begin(what, 1, &tensor)) {
+        rs_agree_on_failure();
+        return NULL;
+    }
+    reshard_status status = rs_find_rows(what, slot, tensor, like, &rows);
+    if (status != RESHARD_OK)
+        return rs_scope_fail(rs_fail_within(status, "%s", what));
+    reshard_tensor *made = rows != NULL
+                               ? join_rows(tensor, is_row, rs_distributed_group(like), rows)
+                               : replicate(tensor, like);
+    reshard_spec_release(rows);
+    return made;
+}
+
+bool rs_lift(const char *what, int32_t row_slot, int32_t count, reshard_tensor **tensors)
 {
     const reshard_tensor *like = NULL;
     for (int32_t i = 0; i < count && like == NULL; i++) {
@@ -95,7 +157,7 @@ bool rs_lift(int32_t count, reshard_tensor **tensors)
     for (int32_t i = 0; i < count && like != NULL; i++) {
         if (tensors[i] == NULL || tensors[i]->distribution != NULL)
             continue;
-        tensors[i] = lift_one(tensors[i], like);
+        tensors[i] = lift_one(what, i, i == row_slot, tensors[i], like);
         if (tensors[i] == NULL)
             return false;
     }
@@ -149,10 +211,14 @@ reshard_status rs_tensor_bring(reshard_context *context, reshard_tensor *source,
         return gather_whole(context, source, out_tensor);
     reshard_tensor *spread = NULL;
     reshard_status status = RESHARD_OK;
-    if (source->distribution == NULL)
+    if (source->distribution == NULL) {
+        status = rs_compare_whole("load", source, rs_distributed_group(target));
+        if (status != RESHARD_OK)
+            return status;
         status = wrap_whole(context, source, target, &spread);
-    else
+    } else {
         spread = reshard_tensor_retain(source);
+    }
     status = status == RESHARD_OK
                  ? rs_redistribute(context, spread, target->distribution->layout, target->dtype,
                                    out_tensor)

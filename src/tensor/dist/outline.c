@@ -3,6 +3,7 @@
 #include "tensor/dist/outline.h"
 
 #include "base/context.h"
+#include "base/digest.h"
 #include "base/error.h"
 #include "tensor/core/move.h"
 #include "tensor/core/scope.h"
@@ -43,7 +44,13 @@ reshard_status rs_outlines_gather(reshard_group *group, reshard_status status, c
         all = rs_allocate_array(NULL, size, sizeof *all);
         status = all != NULL ? RESHARD_OK : rs_allocation_status();
     }
-    status = rs_agree(group, status, NULL, what, false, NULL);
+    /* The name is a claim, so that a rank that is in another call is found out. */
+    rs_digest name;
+    uint64_t digest[2];
+    rs_digest_init(&name);
+    rs_digest_bytes(&name, what, strlen(what));
+    rs_digest_finish(&name, digest);
+    status = rs_agree(group, status, digest, what, false, NULL);
     if (status == RESHARD_OK)
         status = reshard_group_gather_bytes(group, mine, sizeof *mine, all);
     if (status == RESHARD_OK)

@@ -293,6 +293,8 @@ reshard_tensor *reshard_tensor_to_local(reshard_tensor *tensor, reshard_spec *gr
      * with that of other ranks than this thread's replicas. */
     if (status == RESHARD_OK && !rs_layout_is_everywhere(d->layout))
         local->sameness = RS_SAME_NO;
+    if (status == RESHARD_OK)
+        local->kin = rs_layout_kin(d->layout, rs_distributed_group(tensor));
     rs_recipe recipe = {.name = "to_local",
                         .backward = backward_to_local,
                         .input_count = 1,

@@ -380,11 +380,14 @@ static reshard_status check_kind(const reshard_tensor *tensor, rs_spread_kind ki
 {
     const reshard_spec *spec = reshard_layout_spec(tensor->distribution->layout);
     for (int32_t i = 0; i < reshard_spec_cut_count(spec); i++) {
-        const reshard_placement *p = &reshard_spec_cut(spec, i)->placement;
+        const reshard_cut *cut = reshard_spec_cut(spec, i);
+        const reshard_placement *p = &cut->placement;
+        bool is_whole = p->dim != RESHARD_DIM_FLAT &&
+                        reshard_mesh_axis_size(reshard_spec_mesh(spec), cut->axis) == 1;
         bool linear = p->reduction == RESHARD_SUM || p->reduction == RESHARD_AVG;
         if (p->kind == RESHARD_PARTIAL && (kind != RS_SPREAD_LINEAR || !linear))
             return rs_refuse_partial(tensor);
-        if (kind == RS_SPREAD_ROWS && p->kind == RESHARD_SHARD &&
+        if (kind == RS_SPREAD_ROWS && p->kind == RESHARD_SHARD && !is_whole &&
             (p->dim == RESHARD_DIM_FLAT || p->dim == -1 || p->dim == tensor->ndim - 1))
             return rs_fail(RESHARD_ERR_INVALID, "the last dimension is cut by \"%s\"",
                            rs_tensor_describe_layout(tensor).text);

@@ -117,6 +117,7 @@ static reshard_status make_node(const rs_recipe *recipe, int32_t output_count, r
     node->facts_bytes = recipe->facts_bytes;
     if (recipe->facts_bytes > 0)
         memcpy(node->facts, recipe->facts, recipe->facts_bytes);
+    node->head.release = rs_node_release;
     node->sequence = ++rs_thread_state_get()->node_count;
     node->group = reshard_group_retain(recipe->group);
     node->inputs = rs_allocate_zeroed(context, (size_t)recipe->input_count * sizeof *node->inputs);
@@ -198,9 +199,12 @@ bool rs_op_end_many(const rs_recipe *recipe, reshard_status status, int32_t coun
     assert(recipe->name != NULL && count >= 0);
     bool recorded = false;
     rs_sameness sameness = rs_sameness_of(recipe->input_count, recipe->inputs);
+    rs_kin kin = rs_kin_of(recipe->input_count, recipe->inputs);
     for (int32_t i = 0; i < count && status == RESHARD_OK; i++) {
         if (outputs[i]->distribution == NULL && outputs[i]->sameness == RS_SAME_UNKNOWN)
             outputs[i]->sameness = sameness;
+        if (outputs[i]->distribution == NULL && outputs[i]->kin.number == 0)
+            outputs[i]->kin = kin;
     }
     if (status == RESHARD_OK && rs_op_records(recipe->input_count, recipe->inputs)) {
         status = record(recipe, sameness, count, outputs);

@@ -9,6 +9,7 @@
 #ifndef RS_TENSOR_GRAD_NODE_H
 #define RS_TENSOR_GRAD_NODE_H
 
+#include "base/references.h"
 #include "tensor/grad/saved.h"
 
 #include <stddef.h>
@@ -27,6 +28,7 @@ typedef struct rs_edge {
 } rs_edge;
 
 struct rs_node {
+    rs_node_head head;
     rs_references references;
     reshard_context *context;
     const char *name;
@@ -82,5 +84,6 @@ bool rs_node_wants(const rs_node *node, int32_t input);
 reshard_tensor *rs_node_saved(rs_node *node, int32_t slot);
 void rs_node_forget_saved(rs_node *node);
 rs_node *rs_node_retain(rs_node *node);
+void rs_node_release(rs_node *node);
 
 #endif

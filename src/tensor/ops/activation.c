@@ -18,12 +18,12 @@ static const rs_unary silu = {"silu", RS_SPREAD_ANY, RS_KEEPS_INPUT, RS_BOTH(sil
 
 reshard_tensor *reshard_relu(reshard_tensor *x)
 {
-    return rs_unary_run(&relu, x, 0);
+    return rs_unary_run(&relu, x, NULL);
 }
 
 reshard_tensor *reshard_silu(reshard_tensor *x)
 {
-    return rs_unary_run(&silu, x, 0);
+    return rs_unary_run(&silu, x, NULL);
 }
 
 #else

@@ -64,6 +64,11 @@ static reshard_tensor *choose(const char *name, reshard_tensor *x, int32_t dim,
                 facts.inner, picks->volume, output->data);
     reshard_tensor_release(dense);
     reshard_tensor_release(picks);
+    if (status == RESHARD_OK) { /* the recipe knows x alone, as indices have no gradient */
+        reshard_tensor *const both[] = {x, indices};
+        output->sameness = rs_sameness_of(2, both);
+        output->kin = rs_kin_of(2, both);
+    }
     rs_recipe recipe = {
         name, backward_choose, 1, &x, 1, &indices, .facts = &facts, .facts_bytes = sizeof facts};
     return rs_op_end(&recipe, status, output);

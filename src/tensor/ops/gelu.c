@@ -126,5 +126,5 @@ static const rs_unary gelu = {
 
 reshard_tensor *reshard_gelu(reshard_tensor *x)
 {
-    return rs_unary_run(&gelu, x, 0);
+    return rs_unary_run(&gelu, x, NULL);
 }

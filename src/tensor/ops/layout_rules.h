@@ -11,6 +11,15 @@
 
 #include "tensor/dist/spread.h"
 
+/* A reduction along dims. */
+typedef struct rs_reducing {
+    const char *name;
+    enum { RS_REDUCE_SUM, RS_REDUCE_MEAN, RS_REDUCE_MAX } kind;
+    bool keep;     /* reduced dims stay, with size 1 */
+    uint64_t dims; /* a bit for each reduced one */
+    int64_t count; /* of the elements that become one, on all ranks; for means */
+} rs_reducing;
+
 reshard_status rs_spread_transpose(reshard_tensor *tensor, int32_t a, int32_t b,
                                    reshard_tensor **out_tensor);
 reshard_tensor *rs_spread_cat(int32_t count, reshard_tensor *const *tensors, int32_t dim);
@@ -18,7 +27,7 @@ reshard_tensor *rs_spread_sum(reshard_tensor *x);
 reshard_tensor *rs_spread_mean(reshard_tensor *x);
 /* For these, dims are counted from the front, and the caller has checked the arguments against the
  * global shape. */
-reshard_tensor *rs_spread_sum_dim(reshard_tensor *x, int32_t dim);
+reshard_tensor *rs_spread_reduce(reshard_tensor *x, const rs_reducing *reducing);
 reshard_tensor *rs_spread_narrow(reshard_tensor *x, int32_t dim, int64_t start, int64_t length);
 reshard_tensor *rs_spread_index_select(reshard_tensor *x, int32_t dim, reshard_tensor *indices);
 reshard_tensor *rs_spread_reshape(reshard_tensor *x, int32_t ndim, const int64_t *shape);
@@ -29,9 +38,15 @@ reshard_tensor *rs_spread_norm(const char *name, reshard_tensor *x, reshard_tens
                                reshard_tensor *bias, rs_local_fn fn, const void *user,
                                size_t user_bytes);
 reshard_tensor *rs_spread_cross_entropy(reshard_tensor *logits, reshard_tensor *labels);
+/* Collective if labels have to move. Brings them into the layout of logits without the
+ * classes, unless that is partial, which the operation refuses. Returns false on failure, with the
+ * error noted. */
+bool rs_spread_labels(reshard_tensor **logits_and_labels);
 
 /* The sum of a local tensor's elements, divided by `count`, the number of elements on all ranks. */
 reshard_tensor *rs_mean_of(reshard_tensor *x, int64_t count);
+/* Reduces a local tensor. */
+reshard_tensor *rs_reduce_local(reshard_tensor *x, const rs_reducing *reducing);
 /* The sum of the cross-entropies of these rows, divided by `count`, the number of rows on all
  * ranks. */
 reshard_tensor *rs_cross_entropy_of(reshard_tensor *logits, reshard_tensor *labels, int64_t count);

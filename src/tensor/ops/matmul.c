@@ -147,6 +147,18 @@ reshard_tensor *reshard_matmul(reshard_tensor *a, reshard_tensor *b)
     return rs_op_end(&recipe, status, output);
 }
 
+reshard_tensor *reshard_bmm(reshard_tensor *a, int transpose_a, reshard_tensor *b, int transpose_b)
+{
+    reshard_tensor *inputs[] = {a, b};
+    if (!rs_op_begin("bmm", 2, inputs))
+        return NULL;
+    if (a->ndim != 3 || b->ndim != 3)
+        return rs_scope_fail(rs_fail(RESHARD_ERR_INVALID, "bmm: %s by %s; both must have 3 dims",
+                                     rs_tensor_describe(a).text, rs_tensor_describe(b).text));
+    return reshard_matmul(transpose_a ? reshard_tensor_transpose(a, 1, 2) : a,
+                          transpose_b ? reshard_tensor_transpose(b, 1, 2) : b);
+}
+
 /* ---- linear ---------------------------------------------------------------------------------- */
 
 /* The gradient of the bias is the sum of all rows. */

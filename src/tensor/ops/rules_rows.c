@@ -6,7 +6,10 @@
 #include "tensor/core/scope.h"
 #include "tensor/dist/axes.h"
 #include "tensor/grad/gradient.h"
+#include "tensor/ops/cut_rows.h"
 #include "tensor/ops/layout_rules.h"
+
+#include <reshard/distributed.h>
 
 #include <string.h>
 
@@ -265,6 +268,23 @@ static reshard_status judge_cross_entropy(reshard_tensor *const *inputs, rs_axes
                        rs_tensor_describe_layout(inputs[0]).text,
                        rs_tensor_describe_layout(inputs[1]).text);
     return reduce_axes(inputs[0], out_axes);
+}
+
+bool rs_spread_labels(reshard_tensor **t)
+{
+    rs_axes rows, labels;
+    reshard_layout *layout = NULL;
+    if (t[0]->distribution == NULL || t[0]->ndim != t[1]->ndim + 1 ||
+        rs_axes_check_mesh(t[0], t[1]) != RESHARD_OK ||
+        rs_rows_axes(t[0], (reshard_placement){.kind = RESHARD_REPLICATE}, &rows) != RESHARD_OK ||
+        rs_axes_of(t[1], &labels) != RESHARD_OK || rs_axes_equal(&labels, &rows))
+        return true; /* the operation reports what does not fit */
+    reshard_status status = rs_axes_layout(&rows, t[1]->ndim, t[1]->shape, &layout);
+    if (status != RESHARD_OK)
+        return rs_scope_fail(rs_fail_within(status, "cross_entropy_loss")) != NULL;
+    t[1] = reshard_tensor_redistribute(t[1], reshard_layout_spec(layout), NULL);
+    reshard_layout_release(layout);
+    return t[1] != NULL;
 }
 
 reshard_tensor *rs_spread_cross_entropy(reshard_tensor *logits, reshard_tensor *labels)

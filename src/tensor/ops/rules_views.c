@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * rules_views.c - layout rules for operations that change the size of dims: narrow, index_select,
- * sums along a dim, reshape. A dim that changes must be whole on each rank. There are two
+ * reductions along dims, reshape. A dim that changes must be whole on each rank. There are two
  * exceptions: the sum along a cut dim is partial, and reshape accepts even cuts. Shards are dense,
  * so results are copies and not views.
  */
@@ -9,6 +9,7 @@
 #include "layout/layout.h"
 #include "tensor/dist/axes.h"
 #include "tensor/grad/gradient.h"
+#include "tensor/grad/node.h"
 #include "tensor/ops/layout_rules.h"
 
 #include <reshard/group.h>
@@ -96,48 +97,71 @@ reshard_tensor *rs_spread_index_select(reshard_tensor *x, int32_t dim, reshard_t
     return rs_spread_run(&spread, status);
 }
 
-/* ---- sums ------------------------------------------------------------------------------------ */
+/* ---- reductions ------------------------------------------------------------------------------ */
 
-static reshard_tensor *sum_dim_local(reshard_tensor *const *inputs, const void *user)
+static reshard_tensor *reduce_local(reshard_tensor *const *inputs, const void *user)
 {
-    return reshard_sum_dim(inputs[0], *(const int32_t *)user);
+    return rs_reduce_local(inputs[0], user);
 }
 
-/* Turns the dim's cuts into partial sums, and renumbers the dims after it. */
-static reshard_status drop_dim(const reshard_tensor *x, int32_t dim, rs_axes *axes)
+static reshard_status check_reduces(reshard_tensor *x, const rs_reducing *r,
+                                    const reshard_placement *p)
+{
+    if (r->kind != RS_REDUCE_MAX)
+        return rs_check_linear(x, p);
+    if (p->kind == RESHARD_PARTIAL && (p->reduction != RESHARD_MAX || rs_op_records(1, &x)))
+        return rs_refuse_partial(x);
+    /* The gradient of a partial maximum reaches all ranks, and not only those that have it. */
+    if (p->kind == RESHARD_SHARD && (r->dims >> p->dim & 1) != 0 && rs_op_records(1, &x))
+        return rs_fail(
+            RESHARD_ERR_INVALID,
+            "dimension %d is cut by \"%s\", which has no gradient: redistribute it first", p->dim,
+            rs_tensor_describe_layout(x).text);
+    return RESHARD_OK;
+}
+
+/* Turns cuts of reduced dims into partial sums or maxima, and renumbers the dims after them. */
+static reshard_status drop_dims(reshard_tensor *x, const rs_reducing *r, rs_axes *axes)
 {
     for (int32_t i = 0; i < axes->count; i++) {
         reshard_placement *p = &axes->cuts[i].placement;
-        reshard_status status = rs_check_linear(x, p);
+        reshard_status status = check_reduces(x, r, p);
         if (status != RESHARD_OK)
             return status;
-        if (rs_axes_is_cut(p, dim))
+        if (p->kind != RESHARD_SHARD)
+            continue;
+        int32_t dim = p->dim;
+        if ((r->dims >> dim & 1) != 0) {
             *p = rs_placement_partial();
-        else if (p->kind == RESHARD_SHARD && p->dim > dim)
-            p->dim--;
+            p->reduction = r->kind == RS_REDUCE_MAX ? RESHARD_MAX : RESHARD_SUM;
+        }
+        for (int32_t d = 0; d < dim && !r->keep && p->kind == RESHARD_SHARD; d++)
+            p->dim -= (r->dims >> d & 1) != 0;
     }
     return RESHARD_OK;
 }
 
-reshard_tensor *rs_spread_sum_dim(reshard_tensor *x, int32_t dim)
+reshard_tensor *rs_spread_reduce(reshard_tensor *x, const rs_reducing *r)
 {
     rs_axes axes;
     int64_t shape[RESHARD_NDIM_MAX];
-    rs_spread spread = {.name = "sum_dim",
+    int32_t ndim = 0;
+    rs_spread spread = {.name = r->name,
                         .input_count = 1,
                         .inputs = &x,
-                        .fn = sum_dim_local,
-                        .user = &dim,
-                        .user_bytes = sizeof dim};
+                        .fn = reduce_local,
+                        .user = r,
+                        .user_bytes = sizeof *r};
     reshard_status status = rs_axes_of(x, &axes);
     if (status == RESHARD_OK)
-        status = drop_dim(x, dim, &axes);
-    for (int32_t d = 0, k = 0; d < x->ndim; d++) {
-        if (d != dim)
-            shape[k++] = x->shape[d];
+        status = drop_dims(x, r, &axes);
+    for (int32_t d = 0; d < x->ndim; d++) {
+        bool reduced = (r->dims >> d & 1) != 0;
+        if (!reduced || r->keep)
+            shape[ndim++] = reduced ? 1 : x->shape[d];
     }
     if (status == RESHARD_OK)
-        status = rs_axes_layout(&axes, x->ndim - 1, shape, &spread.output_layout);
+        status = rs_axes_layout(&axes, ndim, shape, &spread.output_layout);
     if (status == RESHARD_OK)
         status = rs_gradient_layout(x->distribution->layout, &spread.gradient_layouts[0]);
     return rs_spread_run(&spread, status);

@@ -3,11 +3,14 @@
  * by their maximum first, so that nothing overflows. */
 #ifndef REAL
 #include "base/error.h"
+#include "base/options.h"
 #include "tensor/dist/lift.h"
+#include "tensor/ops/cut_rows.h"
 #include "tensor/ops/layout_rules.h"
 #include "tensor/ops/op.h"
 #include "tensor/ops/unary.h"
 
+#include <inttypes.h>
 #include <math.h>
 
 #define RS_REAL_FILE "tensor/ops/softmax.c"
@@ -15,21 +18,33 @@
 
 /* ---- softmax --------------------------------------------------------------------------------- */
 
-static const rs_unary rowwise = {"softmax", RS_SPREAD_ROWS, RS_KEEPS_OUTPUT, RS_BOTH(softmax),
-                                 RS_BOTH(softmax_back)};
+static const rs_unary rowwise[] = {
+    {"softmax", RS_SPREAD_ROWS, RS_KEEPS_OUTPUT, RS_BOTH(softmax), RS_BOTH(softmax_back)},
+    {"log_softmax", RS_SPREAD_ROWS, RS_KEEPS_OUTPUT, RS_BOTH(logarithm), RS_BOTH(logarithm_back)}};
 
-reshard_tensor *reshard_softmax(reshard_tensor *x, int32_t dim)
+static reshard_tensor *run_softmax(reshard_tensor *x, int32_t dim, bool logarithm)
 {
-    if (!rs_op_begin("softmax", 1, &x))
+    const rs_unary *row = &rowwise[logarithm];
+    if (!rs_op_begin(row->name, 1, &x))
         return NULL;
     int32_t d = 0;
     reshard_status status = rs_dim_normalize(x->ndim, dim, &d);
     if (status != RESHARD_OK)
-        return rs_scope_fail(rs_fail_within(status, "softmax"));
+        return rs_scope_fail(rs_fail_within(status, "%s", row->name));
     if (d != x->ndim - 1)
-        return reshard_tensor_transpose(reshard_softmax(reshard_tensor_transpose(x, d, -1), -1), d,
-                                        -1);
-    return rs_unary_run(&rowwise, x, 0);
+        return reshard_tensor_transpose(
+            run_softmax(reshard_tensor_transpose(x, d, -1), -1, logarithm), d, -1);
+    return rs_rows_are_cut(x) ? rs_cut_softmax(x, logarithm) : rs_unary_run(row, x, NULL);
+}
+
+reshard_tensor *reshard_softmax(reshard_tensor *x, int32_t dim)
+{
+    return run_softmax(x, dim, false);
+}
+
+reshard_tensor *reshard_log_softmax(reshard_tensor *x, int32_t dim)
+{
+    return run_softmax(x, dim, true);
 }
 
 /* ---- cross-entropy --------------------------------------------------------------------------- */
@@ -103,27 +118,59 @@ reshard_tensor *rs_cross_entropy_of(reshard_tensor *logits, reshard_tensor *labe
     return rs_op_end(&recipe, status, output);
 }
 
-reshard_tensor *reshard_cross_entropy(reshard_tensor *logits, reshard_tensor *labels)
+static reshard_status read_options(const reshard_tensor *logits,
+                                   const reshard_cross_entropy_options *options,
+                                   reshard_cross_entropy_options *out_options)
+{
+    reshard_status status = rs_options_read("options", options, out_options, sizeof *out_options);
+    if (status != RESHARD_OK)
+        return status;
+    int64_t classes = out_options->classes, columns = logits->shape[logits->ndim - 1];
+    if (classes < 0 || classes > columns)
+        return rs_fail(RESHARD_ERR_RANGE, "%" PRId64 " classes of logits with %" PRId64 " columns",
+                       classes, columns);
+    return RESHARD_OK;
+}
+
+reshard_tensor *reshard_cross_entropy_with(reshard_tensor *logits, reshard_tensor *labels,
+                                           const reshard_cross_entropy_options *options)
 {
     reshard_tensor *inputs[] = {logits, labels};
+    reshard_cross_entropy_options read = {0};
     if (!rs_op_begin("cross_entropy", 2, inputs))
         return NULL;
     reshard_status status = check_labels(logits, labels);
+    if (status == RESHARD_OK)
+        status = read_options(logits, options, &read);
     if (status == RESHARD_OK && labels->volume == 0)
         status = rs_fail(RESHARD_ERR_INVALID, "of no rows");
     if (status != RESHARD_OK)
         return rs_scope_fail(rs_fail_within(status, "cross_entropy"));
+    if (read.ignores || read.classes != 0 || rs_rows_are_cut(logits))
+        return rs_cut_cross_entropy(logits, labels, &read);
     if (rs_any_distributed(2, inputs))
         return rs_spread_cross_entropy(logits, labels);
     return rs_cross_entropy_of(logits, labels, labels->volume);
 }
 
-reshard_tensor *reshard_cross_entropy_loss(reshard_tensor *logits, reshard_tensor *labels)
+reshard_tensor *reshard_cross_entropy(reshard_tensor *logits, reshard_tensor *labels)
+{
+    return reshard_cross_entropy_with(logits, labels, NULL);
+}
+
+reshard_tensor *reshard_cross_entropy_loss_with(reshard_tensor *logits, reshard_tensor *labels,
+                                                const reshard_cross_entropy_options *options)
 {
     reshard_tensor *inputs[] = {logits, labels};
-    if (logits == NULL || labels == NULL || !rs_lift(2, inputs))
+    if (logits == NULL || labels == NULL || !rs_lift("cross_entropy_loss", -1, 2, inputs) ||
+        !rs_spread_labels(inputs))
         return NULL;
-    return reshard_cross_entropy(inputs[0], inputs[1]);
+    return reshard_cross_entropy_with(inputs[0], inputs[1], options);
+}
+
+reshard_tensor *reshard_cross_entropy_loss(reshard_tensor *logits, reshard_tensor *labels)
+{
+    return reshard_cross_entropy_loss_with(logits, labels, NULL);
 }
 
 #else
@@ -168,6 +215,34 @@ static void OF(softmax_back)(const rs_unary_rows *rows, const void *y, const voi
     }
 }
 
+static void OF(logarithm)(const rs_unary_rows *rows, const void *x, void *y)
+{
+    int64_t n = rows->size;
+    for (int64_t r = 0; r < rows->count; r++) {
+        const REAL *from = (const REAL *)x + r * n;
+        REAL *row = (REAL *)y + r * n, largest = n > 0 ? from[0] : 0;
+        for (int64_t i = 1; i < n; i++)
+            largest = from[i] > largest ? from[i] : largest;
+        double shift = log(OF(exponentials)(from, n, row)) + (double)largest;
+        for (int64_t i = 0; i < n; i++)
+            row[i] = (REAL)((double)from[i] - shift);
+    }
+}
+
+static void OF(logarithm_back)(const rs_unary_rows *rows, const void *y, const void *g, void *out)
+{
+    int64_t n = rows->size;
+    for (int64_t r = 0; r < rows->count; r++) {
+        const REAL *p = (const REAL *)y + r * n, *gradient = (const REAL *)g + r * n;
+        REAL *row = (REAL *)out + r * n;
+        double sum = 0;
+        for (int64_t i = 0; i < n; i++)
+            sum += (double)gradient[i];
+        for (int64_t i = 0; i < n; i++)
+            row[i] = (REAL)((double)gradient[i] - exp((double)p[i]) * sum);
+    }
+}
+
 static void OF(cross_entropy)(const void *x, const int64_t *labels, int64_t rows, int64_t n,
                               double count, void *out)
 {
@@ -187,7 +262,7 @@ static void OF(cross_entropy)(const void *x, const int64_t *labels, int64_t rows
 static void OF(cross_entropy_back)(const void *x, const int64_t *labels, int64_t rows, int64_t n,
                                    double gradient, void *out)
 {
-    OF(softmax)(&(rs_unary_rows){rows, n, 0}, x, out);
+    OF(softmax)(&(rs_unary_rows){.count = rows, .size = n}, x, out);
     for (int64_t r = 0; r < rows; r++) {
         REAL *row = (REAL *)out + r * n;
         row[labels[r]] -= 1;

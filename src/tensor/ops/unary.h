@@ -8,11 +8,13 @@
 
 #include "tensor/dist/spread.h"
 
-/* What kernels work on: dense rows along the last dim, and one number that is up to the
- * operation. */
+/* Numbers that are up to the operation. */
+enum { RS_UNARY_PARAMETERS = 3 };
+
+/* What kernels work on: dense rows along the last dim, and the operation's numbers. */
 typedef struct rs_unary_rows {
     int64_t count, size;
-    double parameter;
+    double parameters[RS_UNARY_PARAMETERS];
 } rs_unary_rows;
 
 typedef void (*rs_unary_fn)(const rs_unary_rows *rows, const void *x, void *y);
@@ -30,7 +32,8 @@ typedef struct rs_unary {
     rs_unary_back_fn backward[2]; /* likewise */
 } rs_unary;
 
-/* `unary` must live as long as the program. */
-reshard_tensor *rs_unary_run(const rs_unary *unary, reshard_tensor *x, double parameter);
+/* `unary` must live as long as the program. parameters: RS_UNARY_PARAMETERS numbers; NULL for an
+ * operation without any. */
+reshard_tensor *rs_unary_run(const rs_unary *unary, reshard_tensor *x, const double *parameters);
 
 #endif

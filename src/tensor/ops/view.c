@@ -254,6 +254,35 @@ reshard_tensor *reshard_tensor_contiguous(reshard_tensor *tensor)
     return rs_op_end(&recipe, status, dense);
 }
 
+static reshard_status copy_all(reshard_tensor *tensor, reshard_tensor **out_copy)
+{
+    const rs_distribution *d = tensor->distribution;
+    reshard_tensor *copy = NULL;
+    reshard_status status =
+        d != NULL
+            ? rs_distributed_make(rs_scope_context(), d->cache, d->layout, tensor->dtype, &copy)
+            : rs_result(tensor->dtype, tensor->ndim, tensor->shape, &copy);
+    if (status != RESHARD_OK)
+        return status;
+    if (d == NULL)
+        rs_tensor_copy(tensor, copy);
+    for (int64_t i = 0; d != NULL && i < d->shard_count; i++)
+        rs_tensor_copy(d->shards[i], copy->distribution->shards[i]);
+    *out_copy = copy;
+    return RESHARD_OK;
+}
+
+reshard_tensor *reshard_tensor_clone(reshard_tensor *tensor)
+{
+    if (!rs_op_begin("clone", 1, &tensor))
+        return NULL;
+    reshard_tensor *copy = NULL;
+    reshard_status status = copy_all(tensor, &copy);
+    rs_recipe recipe = {
+        .name = "clone", .backward = backward_identity, .input_count = 1, .inputs = &tensor};
+    return rs_op_end(&recipe, status, copy);
+}
+
 reshard_tensor *reshard_tensor_detach(reshard_tensor *tensor)
 {
     if (!rs_op_begin("detach", 1, &tensor))

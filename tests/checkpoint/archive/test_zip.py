@@ -191,6 +191,8 @@ def add_built(batch):
     for archive in good:
         batch.add(archive, same_as(archive))
     batch.add(build([member()], comment=b"PK\5\6 in a comment"), same_as(build([member()])))  # not in Python's eyes
+    # The last end record is the one whose own comment fits.
+    batch.add(build([member()], comment=b"PK\5\6" + bytes(16) + b"\1\0"), same_as(build([member()])))
     # Without CRCs, as torch writes them on request: Python checks them even then.
     for odd in [member(crc=0, local_crc=0), deflated(b"content", crc=0, local_crc=0)]:
         batch.add(build([odd]), lambda head, rows, data: rows[0].endswith(" %d" % zlib.adler32(b"content")) or sys.exit(rows))
@@ -212,6 +214,7 @@ def add_refusals(batch):
         (build([member(stored=10**6, size=10**6, local_stored=0, local_size=0)]), corrupt, "outside the archive"),
         (build([member(local_extra=b"", at=0, data=b"")]), corrupt, "outside the archive"),
         (build([member(b"a", stored=40, size=40, local_stored=40, local_size=40), member(b"b")]), corrupt, "overlaps another"),
+        (build([member(b"a", stored=8, size=8, local_stored=8, local_size=8), member(b"b")]), corrupt, "overlaps another"),
         (build([member(b"a"), member(b"a")]), corrupt, "two members have this name"),
         (build([member(b"a"), member(b"b"), member(b"b", at=0)]), corrupt, "contradicts"),
         (build([member(b"a"), member(b"a", at=0)]), corrupt, "overlaps another"),

@@ -95,6 +95,30 @@ static void test_conversion__tensors(void **state)
         assert_int_equal(found.local_ndim, 2);
         assert_memory_equal(found.local_shape, rows[i].local, sizeof rows[i].local);
     }
+    /* The same without an output. */
+    const reshard_conversion_options options = {
+        .size = sizeof options, .to = "tp=3", .rules = files.rules};
+    reshard_cuts *cuts = NULL;
+    assert_int_equal(reshard_cuts_create(checkpoint, &options, &cuts), RESHARD_OK);
+    assert_int_equal(reshard_cuts_tensor_count(cuts), 6);
+    assert_non_null(strstr(reshard_cuts_rules(cuts), "rules"));
+    for (int64_t i = 0; i < 6; i++) {
+        reshard_conversion_tensor cut = {.size = sizeof cut};
+        assert_int_equal(reshard_cuts_get_tensor(cuts, i, &cut), RESHARD_OK);
+        assert_string_equal(cut.name, rows[i].name);
+        assert_int_equal(cut.source, i);
+        assert_string_equal(cut.cut, rows[i].cut);
+        assert_int_equal(cut.rule_line, rows[i].line);
+        assert_memory_equal(cut.local_shape, rows[i].local, sizeof rows[i].local);
+        assert_int_equal(reshard_layout_rank_count(cut.layout), 3);
+        assert_int_equal(reshard_conversion_get_tensor(conversion, i, &found), RESHARD_OK);
+        assert_memory_equal(cut.padded_shape, found.padded_shape, 2 * sizeof(int64_t));
+        assert_true(reshard_layout_equals(cut.layout, found.layout));
+    }
+    assert_int_equal(reshard_cuts_get_tensor(cuts, 6, &found), RESHARD_ERR_RANGE);
+    reshard_cuts_destroy(cuts);
+    const reshard_conversion_options mapped = {.size = sizeof mapped, .map_text = "a = b"};
+    assert_int_equal(reshard_cuts_create(checkpoint, &mapped, &cuts), RESHARD_ERR_INVALID);
     assert_int_equal(reshard_conversion_get_tensor(conversion, 6, &found), RESHARD_ERR_RANGE);
     assert_int_equal(reshard_conversion_get_tensor(conversion, -1, &found), RESHARD_ERR_RANGE);
 }
@@ -190,6 +214,49 @@ static void test_conversion__compare_refuses_dequantised(void **state)
     assert_non_null(strstr(reshard_error_text(), "dequantised"));
 }
 
+/* A map as text: what it makes, where that comes from, and options that contradict each other. */
+static void test_conversion__map_text(void **state)
+{
+    (void)state;
+    const char *text = "a [i k], b [i k] = ab [(i + i) k]\n= one [2] f32 fill(1)\n* = *\n";
+    reshard_conversion_options options = {.size = sizeof options, .map_text = text, .as = "right"};
+    reshard_conversion *made = NULL;
+    reshard_conversion_tensor tensor = {.size = sizeof tensor};
+    assert_int_equal(reshard_conversion_create(NULL, checkpoint, &options, &made), RESHARD_OK);
+    assert_int_equal(reshard_conversion_get_tensor(made, 0, &tensor), RESHARD_OK);
+    assert_string_equal(tensor.name, "ab");
+    assert_int_equal(tensor.source, 0);
+    assert_int_equal(tensor.shape[0], 1200);
+    assert_int_equal(tensor.source_count, 2);
+    assert_int_equal(reshard_conversion_source(made, 0, 1), 1);
+    assert_int_equal(reshard_conversion_source(made, 0, 2), -1);
+    assert_int_equal(reshard_conversion_source(made, 0, -1), -1);
+    assert_int_equal(reshard_conversion_source(made, 99, 0), -1);
+    assert_string_equal(tensor.map_file, "map");
+    assert_int_equal(tensor.map_line, 1);
+    assert_int_equal(reshard_conversion_get_tensor(made, 5, &tensor), RESHARD_OK);
+    assert_string_equal(tensor.name, "one");
+    assert_int_equal(tensor.source, -1);
+    assert_int_equal(tensor.source_count, 0);
+    assert_int_equal(tensor.map_line, 2);
+    reshard_conversion_destroy(made);
+    options.map_file = "file.map";
+    assert_int_equal(reshard_conversion_create(NULL, checkpoint, &options, &made),
+                     RESHARD_ERR_INVALID);
+    options.map_file = NULL;
+    const reshard_comparison_options comparing = {.size = sizeof comparing, .conversion = &options};
+    reshard_comparison *comparison = NULL;
+    assert_int_equal(reshard_checkpoint_compare(checkpoint, checkpoint, &comparing, &comparison),
+                     RESHARD_ERR_UNSUPPORTED);
+    assert_non_null(strstr(reshard_error_text(), "what a map made"));
+    options.map_text = NULL;
+    assert_int_equal(reshard_checkpoint_compare(checkpoint, checkpoint, &comparing, &comparison),
+                     RESHARD_ERR_UNSUPPORTED);
+    assert_int_equal(reshard_conversion_create(NULL, checkpoint, &options, &made),
+                     RESHARD_ERR_NOT_FOUND);
+    assert_non_null(strstr(reshard_error_text(), "there is no naming \"right\": there are "));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -198,6 +265,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_conversion__runs_again, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_conversion__shorter_structs, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_conversion__plan_only, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_conversion__map_text, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_conversion__compare_refuses_dequantised, set_up,
                                         tear_down),
     };

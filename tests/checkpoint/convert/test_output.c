@@ -66,7 +66,7 @@ static void change_journal(const char *text, uint64_t bytes)
     rs_file_close(file);
 }
 
-#define HEAD "reshard conversion 2\n0123456789abcdeffedcba9876543210 1048576\n"
+#define HEAD "reshard conversion 3\n0123456789abcdeffedcba9876543210 1048576\n"
 #define RUN "run ................\n"
 
 static const rs_journal_head head = {{0x0123456789abcdef, 0xfedcba9876543210}, 1048576};
@@ -126,9 +126,9 @@ static void test_output__goes_on_where_it_stopped(void **state)
     rs_ledger_mark_done(&ledger, 9);
     rs_ledger_note(&ledger);
     assert_int_equal(rs_journal_record(&output.journal, &ledger, true), RESHARD_OK);
-    assert_int_equal(rs_journal_end_blocks(&output.journal, true), RESHARD_OK);
-    assert_int_equal(rs_journal_end_blocks(&output.journal, true), RESHARD_OK);
-    check_text(HEAD RUN "done 1 2\ndone 7 1\n" RUN "done 9 1\nblocks done\n");
+    assert_int_equal(rs_journal_end_blocks(&output.journal, 4, true), RESHARD_OK);
+    assert_int_equal(rs_journal_end_blocks(&output.journal, 4, true), RESHARD_OK);
+    check_text(HEAD RUN "done 1 2\ndone 7 1\n" RUN "done 9 1\nblocks done 4\n");
     assert_int_equal(rs_output_publish(&output, true), RESHARD_OK);
     assert_false(exists(partial) || exists(journal));
     assert_true(exists(target));
@@ -179,8 +179,10 @@ static void test_output__refuses_what_is_not_its_own(void **state)
         HEAD "done 1\n2\n",
         HEAD "run 12\n",
         HEAD "what\n",
-        "reshard conversion 2\n0123456789abcdeffedcba9876543210 0\n",
-        "reshard conversion 2\n0123456789abcdeffedcba987654321 10\n"};
+        HEAD "blocks done\n",
+        HEAD "blocks done 04\n",
+        "reshard conversion 3\n0123456789abcdeffedcba9876543210 0\n",
+        "reshard conversion 3\n0123456789abcdeffedcba987654321 10\n"};
     const rs_journal_head other = {{head.digest[0], head.digest[1] + 1}, 1048576};
     rs_output output;
     begin_and_stop();
@@ -231,10 +233,25 @@ static void test_output__named(void **state)
     assert_int_equal(rs_output_look(NULL, target, &kind), RESHARD_OK);
     assert_int_equal(kind, RS_OUTPUT_UNFINISHED);
     assert_int_equal(rs_path_rename(NULL, target, partial), RESHARD_OK);
-    change_journal("finished\n", strlen(HEAD RUN "done 1 2\n"));
-    assert_int_equal(rs_path_rename(NULL, partial, target), RESHARD_OK);
-    assert_int_equal(rs_output_look(NULL, target, &kind), RESHARD_OK);
-    assert_int_equal(kind, RS_OUTPUT_FINISHED);
+    /* "finished" is believed if all blocks are named: 2 of them are. */
+    static const struct {
+        const char *lines;
+        rs_output_kind kind;
+    } cases[] = {{"finished\n", RS_OUTPUT_UNFINISHED},
+                 {"blocks done 3\nfinished\n", RS_OUTPUT_UNFINISHED},
+                 {"blocks done 1\nfinished\n", RS_OUTPUT_UNFINISHED},
+                 {"finished\nblocks done 2\n", RS_OUTPUT_UNFINISHED},
+                 {"blocks done 3\ndone 7 1\nfinished\n", RS_OUTPUT_UNFINISHED},
+                 {"blocks done 2\nfinished", RS_OUTPUT_UNFINISHED},
+                 {"blocks done 2\nfinished\n", RS_OUTPUT_FINISHED}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        change_journal(cases[i].lines, strlen(HEAD RUN "done 1 2\n"));
+        assert_int_equal(rs_path_rename(NULL, partial, target), RESHARD_OK);
+        assert_int_equal(rs_output_look(NULL, target, &kind), RESHARD_OK);
+        assert_int_equal(kind, cases[i].kind);
+        if (kind == RS_OUTPUT_UNFINISHED)
+            assert_int_equal(rs_path_rename(NULL, target, partial), RESHARD_OK);
+    }
     char slashes[104];
     (void)snprintf(slashes, sizeof slashes, "%s//", target);
     assert_int_equal(rs_output_create(&output, NULL, slashes, &head, true, true), RESHARD_OK);

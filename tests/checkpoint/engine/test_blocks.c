@@ -86,6 +86,37 @@ static void test_blocks__are_dealt_out_once(void **state)
     rs_ledger_release(&ledger);
 }
 
+/* Blocks that are smaller than what division of the bytes by the ranks leaves over. */
+static void test_blocks__small_ones_are_dealt_out_once(void **state)
+{
+    enum { SMALL = 11 };
+    static const int64_t shape[2] = {1, 1};
+    static rs_stored_piece piece = {.size = shape};
+    rs_stored_tensor small[SMALL];
+    rs_route ways[SMALL];
+    rs_blocks blocks;
+    (void)state;
+    for (int i = 0; i < SMALL; i++) {
+        small[i] = matrix_tensor(shape, &piece, 1);
+        ways[i] = rs_route_nowhere(&small[i]);
+    }
+    assert_int_equal(rs_blocks_cut(&blocks, &arena, SMALL, ways, THREAD_BYTES, false), RESHARD_OK);
+    assert_int_equal(blocks.count, SMALL);
+    for (int32_t ranks = 1; ranks <= 50; ranks++) {
+        int taken[SMALL] = {0};
+        for (int32_t rank = 0; rank < ranks; rank++) {
+            const rs_team team = {.rank = rank, .rank_count = ranks};
+            rs_block_walk walk = {.blocks = &blocks};
+            int64_t begin = 0, end = 0;
+            rs_block_walk_deal(&walk, &team, 1 << 20, &begin, &end);
+            for (int64_t i = begin; i < end; i++)
+                taken[i]++;
+        }
+        for (int i = 0; i < SMALL; i++)
+            assert_int_equal(taken[i], 1);
+    }
+}
+
 /* Gaps between many pieces would take more than half of the memory: there are none then. */
 static void test_blocks__gaps_give_way(void **state)
 {
@@ -138,6 +169,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_blocks__tile_their_routes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_blocks__are_dealt_out_once, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_blocks__small_ones_are_dealt_out_once, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(test_blocks__gaps_give_way, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_blocks__direct_ones_are_larger, set_up, tear_down),
         cmocka_unit_test(test_blocks_place__is_slow_neither_way),

@@ -124,6 +124,14 @@ void format_case_fails(const char *name, const reshard_checkpoint_options *optio
     assert_null(checkpoint);
 }
 
+void format_case_error(reshard_hint hint, const char *subject)
+{
+    reshard_error error = {.size = sizeof error};
+    assert_int_equal(reshard_error_get(&error), RESHARD_OK);
+    assert_int_equal(error.hint, hint);
+    assert_string_equal(error.subject, subject);
+}
+
 /* ---- writing --------------------------------------------------------------------------------- */
 
 static reshard_status add_file(void *user, const char *name, const char *bytes, size_t count)
@@ -179,7 +187,8 @@ void format_case_carry_out(const rs_target *target, const reshard_checkpoint *so
             write_piece(files[tensor->pieces[j].file], source, target->origins[i], tensor,
                         &tensor->pieces[j]);
     }
-    const rs_finishing finishing = {files, add_file, (char *)(uintptr_t)folder, NULL};
+    const rs_finishing finishing = {
+        .files = files, .add = add_file, .user = (char *)(uintptr_t)folder};
     assert_int_equal(rs_target_finish(target, &finishing), RESHARD_OK);
     for (int32_t i = 0; i < target->file_count; i++)
         rs_file_close(files[i]);

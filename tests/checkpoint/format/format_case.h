@@ -6,7 +6,7 @@
 #ifndef TESTS_CHECKPOINT_FORMAT_FORMAT_CASE_H
 #define TESTS_CHECKPOINT_FORMAT_FORMAT_CASE_H
 
-#include "checkpoint/body/target.h"
+#include "checkpoint/target/target.h"
 #include "tests/support/check.h"
 
 /* An entry of a header, all in text: U8("w", "[2,3]", "0", "6"). */
@@ -36,6 +36,8 @@ void format_case_data(const reshard_checkpoint *checkpoint, const char *name, co
 /* Does not open, with this status and these words. */
 void format_case_fails(const char *name, const reshard_checkpoint_options *options,
                        reshard_status status, const char *words);
+/* The last error has this hint, and is about this. */
+void format_case_error(reshard_hint hint, const char *subject);
 
 /* Writes what a target lays out into a folder, with data from the source: the format's heads,
  * pieces at their places, and what its finish adds. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* PyTorch's distributed checkpoints in safetensors: boxes of tensors, each once. */
+#include "checkpoint/convert/target_make.h"
 #include "tests/checkpoint/format/format_case.h"
 
 #include <stdio.h>
@@ -111,7 +112,7 @@ static void test_dcp_safetensors__written(void **state)
     reshard_checkpoint_destroy(made);
     assert_int_equal(remove(format_case_path("out/shard-00002-model-00001-of-00001.safetensors")),
                      0);
-    format_case_fails("out", NULL, RESHARD_ERR_GAP, "is one of 2 files, but there are 1 here");
+    format_case_fails("out", NULL, RESHARD_ERR_GAP, "is one of 2 files, but there is 1 here");
     reshard_checkpoint_destroy(source);
 }
 
@@ -125,6 +126,7 @@ static void test_dcp_safetensors__needs_a_mesh(void **state)
     assert_int_equal(rs_target_init(&target, source, &options), RESHARD_ERR_INVALID);
     assert_string_equal(reshard_error_text(),
                         "the format dcp-safetensors needs a mesh to split over, and none is given");
+    format_case_error(RESHARD_HINT_TARGET_MESH, "dcp-safetensors");
     rs_target_release(&target);
     reshard_checkpoint_destroy(source);
 }

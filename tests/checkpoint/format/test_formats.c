@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The list of formats, and what is said of paths that hold none of them. */
-#include "checkpoint/format/formats.h"
+#include "checkpoint/convert/target_make.h"
+#include "checkpoint/open/formats.h"
 #include "tests/checkpoint/format/format_case.h"
 #include "tests/support/context.h"
 
@@ -12,9 +13,22 @@ static void test_formats__list(void **state)
     static const struct {
         const char *name;
         int writes, is_split, needs_mesh;
-    } rows[] = {{"hf", 1, 0, 0},   {"torch-checkpointing", 0, 0, 0}, {"dcp-safetensors", 1, 1, 0},
-                {"dcp", 1, 1, 0},  {"rank-files", 1, 1, 1},          {"safetensors", 0, 0, 0},
-                {"npy", 0, 0, 0},  {"torch-bin", 0, 0, 0},           {"torch-ranks", 1, 1, 1},
+    } rows[] = {{"sharded-state", 1, 1, 1},
+                {"hf", 1, 0, 0},
+                {"torch-checkpointing", 0, 0, 0},
+                {"gguf", 0, 0, 0},
+                {"dcp-safetensors", 1, 1, 0},
+                {"megatron", 1, 1, 0},
+                {"megatron-legacy", 0, 0, 0},
+                {"dcp", 1, 1, 0},
+                {"rank-files", 1, 1, 1},
+                {"safetensors", 0, 0, 0},
+                {"npy", 0, 0, 0},
+                {"universal", 1, 0, 0},
+                {"deepspeed", 0, 0, 0},
+                {"torch-bin", 0, 0, 0},
+                {"consolidated", 1, 1, 1},
+                {"torch-ranks", 1, 1, 1},
                 {"torch", 1, 0, 0}};
     const int32_t count = sizeof rows / sizeof rows[0];
     reshard_format format = {.size = sizeof format};
@@ -60,7 +74,8 @@ static void test_formats__writers(void **state)
     assert_int_equal(rs_format_find_writer("safetensors", &format), RESHARD_ERR_NOT_FOUND);
     assert_string_equal(reshard_error_text(),
                         "format \"safetensors\" cannot be written (there are "
-                        "hf, dcp-safetensors, dcp, rank-files, torch-ranks, torch)");
+                        "sharded-state, hf, dcp-safetensors, megatron, dcp, rank-files, universal, "
+                        "consolidated, torch-ranks, torch)");
     assert_string_equal(rs_format_default_writer(false)->name, "hf");
     assert_string_equal(rs_format_default_writer(true)->name, "dcp-safetensors");
 }
@@ -77,8 +92,7 @@ static void test_probing__folders(void **state)
     static const struct {
         const char *file, *words;
     } rows[] = {
-        {"model-q4.gguf", "a folder of GGUF (llama.cpp) files, which reshard does not read "
-                          "yet; " LOOKED_FOR},
+        {"model.h5", "a folder of Keras .h5 files, which reshard does not read yet; " LOOKED_FOR},
         {"model.onnx", "a folder of model graph (.onnx) files"},
     };
     (void)state;
@@ -104,7 +118,8 @@ static void test_probing__nothing(void **state)
     format_case_fails("", NULL, RESHARD_ERR_NOT_FOUND,
                       "this folder is no checkpoint that reshard knows; " LOOKED_FOR);
     format_case_fails("", &options, RESHARD_ERR_NOT_FOUND,
-                      "it looked for *.safetensors, one for each rank of the mesh (rank-files)");
+                      "model-rank-R-part-P.safetensors (sharded-state), *.safetensors, one for "
+                      "each rank of the mesh (rank-files)");
     format_case_fails("none", NULL, RESHARD_ERR_NOT_FOUND, "there is no such file or folder");
     format_case_text("notes.txt", "hello, world");
     format_case_fails("notes.txt", NULL, RESHARD_ERR_NOT_FOUND,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Hugging Face folders: what the index says, and the index that is written. */
+#include "checkpoint/convert/target_make.h"
 #include "tests/checkpoint/format/format_case.h"
 
 #define INDEX "model.safetensors.index.json"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plain files of ranks: local shapes, which a mesh and rules put together. */
+#include "checkpoint/convert/target_make.h"
 #include "tests/checkpoint/format/format_case.h"
 
 #include <stdio.h>

@@ -32,10 +32,11 @@ static void test_safetensors__a_folder(void **state)
     assert_string_equal(reshard_checkpoint_file_name(checkpoint, 1), "y.safetensors");
     reshard_checkpoint_destroy(checkpoint);
     format_case_safetensors("z.safetensors", "{" W "}", "abcdef");
-    format_case_fails("", NULL, RESHARD_ERR_OVERLAP,
-                      "tensor \"w\" is in x.safetensors and in z.safetensors, and neither says "
-                      "which part of it it holds; for files of ranks the mesh they were split over "
-                      "has to be given");
+    format_case_fails(
+        "", NULL, RESHARD_ERR_OVERLAP,
+        "tensor \"w\" is in x.safetensors and in z.safetensors, and neither says "
+        "which part of it it holds; if these are files of ranks, their mesh has to be given");
+    format_case_error(RESHARD_HINT_SOURCE_MESH, "w");
 }
 
 static void test_safetensors__wrong(void **state)

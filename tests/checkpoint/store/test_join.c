@@ -116,6 +116,58 @@ static void test_join__copies(void **state)
     check_data(0, "adcbef");
 }
 
+/* A box that only begins where another one does is not its copy. */
+static void test_join__no_copies(void **state)
+{
+    const rs_occurrence items[] = {ARRAY("w", 0, two_two, .offset = NULL),
+                                   ARRAY("w", 4, two_one, .offset = at_two),
+                                   ARRAY("w", 6, two_one, .offset = NULL)};
+    rs_occurrences list = {.has_copies = true};
+    (void)state;
+    open_text("adbecfad");
+    for (int64_t i = 0; i < 3; i++)
+        assert_int_equal(rs_occurrences_add(NULL, &list, &items[i]), RESHARD_OK);
+    assert_int_equal(rs_store_join(checkpoint, &list), RESHARD_ERR_OVERLAP);
+    rs_occurrences_release(NULL, &list);
+}
+
+/* Boxes that are read lie inside the tensor, and the memory has their size. */
+static void test_read__boxes(void **state)
+{
+    static const struct {
+        reshard_box box;
+        const char *text; /* NULL: refused */
+    } rows[] = {
+        {{.ndim = 2, .size = {2, 3}}, "abcdef"},
+        {{.ndim = 2, .offset = {1, 1}, .size = {1, 2}}, "ef"},
+        {{.ndim = 2, .offset = {0, 2}, .size = {2, 1}}, "cf"},
+        {{.ndim = 2, .offset = {2, 3}, .size = {0, 0}}, ""},
+        {{.ndim = 2, .offset = {1, 0}, .size = {2, 1}}, NULL},
+        {{.ndim = 2, .offset = {0, 2}, .size = {1, 2}}, NULL},
+        {{.ndim = 2, .offset = {0, 3}, .size = {1, 1}}, NULL},
+        {{.ndim = 2, .offset = {2, 4}, .size = {0, 0}}, NULL},
+        {{.ndim = 2, .offset = {0, -1}, .size = {1, 1}}, NULL},
+        {{.ndim = 2, .offset = {0, 1}, .size = {1, -1}}, NULL},
+        {{.ndim = 2, .offset = {0, INT64_MAX}, .size = {1, INT64_MAX}}, NULL},
+        {{.ndim = 1, .size = {2}}, NULL},
+    };
+    const rs_occurrence items[] = {ARRAY("w", 1, two_three, .offset = NULL)};
+    (void)state;
+    open_text("!abcdefghi");
+    assert_int_equal(join(1, items), RESHARD_OK);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char bytes[16] = "";
+        const reshard_box *box = &rows[i].box;
+        size_t count = rows[i].text != NULL ? strlen(rows[i].text) : 1;
+        reshard_status status = reshard_checkpoint_read(checkpoint, 0, box, bytes, count);
+        assert_int_equal(status, rows[i].text != NULL ? RESHARD_OK : RESHARD_ERR_RANGE);
+        assert_string_equal(bytes, rows[i].text != NULL ? rows[i].text : "");
+        if (rows[i].text != NULL)
+            assert_int_equal(reshard_checkpoint_read(checkpoint, 0, box, bytes, count + 1),
+                             RESHARD_ERR_INVALID);
+    }
+}
+
 static void destroy_body(void *body)
 {
     ++*(int *)body;
@@ -140,6 +192,8 @@ int main(void)
         cmocka_unit_test_teardown(test_join__any_place_and_strides, close_text),
         cmocka_unit_test_teardown(test_join__wrong, close_text),
         cmocka_unit_test_teardown(test_join__copies, close_text),
+        cmocka_unit_test_teardown(test_join__no_copies, close_text),
+        cmocka_unit_test_teardown(test_read__boxes, close_text),
         cmocka_unit_test_teardown(test_files__body_is_destroyed, close_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

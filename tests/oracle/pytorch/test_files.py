@@ -18,9 +18,15 @@ class Kept(support.CommandTest):
         self.addCleanup(shutil.rmtree, folder)
         with open(f"{HERE}/files/expected.json", encoding="utf-8") as file:
             expected = {name: (dtype, tuple(shape), bytes.fromhex(data)) for name, (dtype, shape, data) in json.load(file).items()}
-        for name in ("zip", "legacy"):
+        for name in ("zip", "legacy", "legacy1", "legacy3", "legacy4", "legacy5"):
             self.read_text("convert", f"{HERE}/files/{name}.pt", f"{folder}/{name}", "--all", "--quiet")
             self.assertEqual(files.read_hf(f"{folder}/{name}"), expected)
+
+    def test_unreadable(self):
+        found = self.read_json("inspect", f"{HERE}/files/unreadable.pt")
+        self.assertEqual([tensor["name"] for tensor in found["tensors"]], ["whole"])
+        self.assertEqual([tensor["name"] for tensor in found["unreadable"]], ["sparse", "quantised"])
+        self.check_fails(["convert", f"{HERE}/files/unreadable.pt", f"{HERE}/files/none"], 1, "is sparse")
 
 
 if __name__ == "__main__":

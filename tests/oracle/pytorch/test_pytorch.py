@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Beside a real PyTorch (make test-torch): what it saves is read as it holds it, and what we write it loads, tensors and values,
 also with weights_only=True, which in PyTorch 1.13 takes no floats."""
+import json
 import os
 import shutil
 import sys
@@ -67,6 +68,60 @@ class PyTorch(support.CommandTest):
             whole = tensor.detach()
             joined = torch.cat([part[name] for part in parts]) if whole.dim() else parts[0][name]
             self.assertEqual(values.plain(joined), values.plain(whole), name)
+
+    def make_llama(self, folder):
+        """A small Llama under Meta's names, saved as two ranks have it; returns what hf has, by PyTorch's own view and transpose."""
+        torch.manual_seed(5)
+        dim, heads, kv, vocab, wide = 16, 4, 2, 24, 40
+
+        def draw(*shape):
+            return torch.randn(shape).to(torch.bfloat16)
+
+        whole = {"tok_embeddings.weight": draw(vocab, dim), "norm.weight": draw(dim), "output.weight": draw(vocab, dim)}
+        for name, shape in [("attention.wq", (dim, dim)), ("attention.wk", (dim // 2, dim)), ("attention.wv", (dim // 2, dim)),
+                            ("attention.wo", (dim, dim)), ("feed_forward.w1", (wide, dim)), ("feed_forward.w2", (dim, wide)),
+                            ("feed_forward.w3", (wide, dim)), ("attention_norm", (dim,)), ("ffn_norm", (dim,))]:
+            whole[f"layers.0.{name}.weight"] = draw(*shape)
+        for rank in range(2):
+            part = {}
+            for name, tensor in whole.items():
+                cut = 1 if name.endswith(("wo.weight", "w2.weight")) else 0
+                part[name] = tensor if tensor.dim() == 1 else tensor.chunk(2, cut)[rank]
+            part["rope.freqs"] = torch.ones(2)
+            torch.save(part, f"{folder}/consolidated.{rank:02}.pth")
+        with open(f"{folder}/params.json", "w", encoding="utf-8") as file:
+            json.dump({"dim": dim, "n_layers": 1, "n_heads": heads, "n_kv_heads": kv, "vocab_size": vocab, "multiple_of": 8,
+                       "norm_eps": 1e-5}, file)
+
+        def turn(tensor, count):
+            return tensor.view(count, tensor.shape[0] // count // 2, 2, dim).transpose(1, 2).reshape(tensor.shape)
+
+        names = {"attention.wq": "self_attn.q_proj", "attention.wk": "self_attn.k_proj", "attention.wv": "self_attn.v_proj",
+                 "attention.wo": "self_attn.o_proj", "feed_forward.w1": "mlp.gate_proj", "feed_forward.w2": "mlp.down_proj",
+                 "feed_forward.w3": "mlp.up_proj", "attention_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm"}
+        hf = {f"model.layers.0.{new}.weight": whole[f"layers.0.{old}.weight"] for old, new in names.items()}
+        hf["model.layers.0.self_attn.q_proj.weight"] = turn(hf["model.layers.0.self_attn.q_proj.weight"], heads)
+        hf["model.layers.0.self_attn.k_proj.weight"] = turn(hf["model.layers.0.self_attn.k_proj.weight"], kv)
+        hf.update({"model.embed_tokens.weight": whole["tok_embeddings.weight"], "model.norm.weight": whole["norm.weight"],
+                   "lm_head.weight": whole["output.weight"]})
+        return whole, hf
+
+    def test_consolidated(self):
+        """Meta's files: chunks that are views, as they come out of a rank, and back into another number of files."""
+        folder = f"{self.folder}/meta"
+        os.mkdir(folder)
+        whole, hf = self.make_llama(folder)
+        self.read_text("convert", folder, f"{self.folder}/hf", "--as", "hf", "--verify", "--quiet")
+        self.assertEqual(files.read_hf(f"{self.folder}/hf"), {name: values.plain(tensor.contiguous()) for name, tensor in hf.items()})
+        self.read_text("convert", f"{self.folder}/hf", f"{self.folder}/four", "--as", "meta", "--to", "tp=4", "--quiet")
+        parts = [torch.load(f"{self.folder}/four/consolidated.{rank:02}.pth", weights_only=True) for rank in range(4)]
+        for name, tensor in whole.items():
+            cut = 1 if name.endswith(("wo.weight", "w2.weight")) else 0
+            ranks = [part[name] for part in parts]
+            if name.endswith(("wk.weight", "wv.weight")):  # two heads for four ranks
+                ranks = ranks[::2]
+            joined = torch.cat(ranks, cut) if tensor.dim() > 1 else ranks[0]
+            self.assertEqual(values.plain(joined), values.plain(tensor), name)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * mapped.h - a source as a map names it. Options select tensors of the source by their own names;
+ * the map (checkpoint/maps) then says which tensors these make; and everything after that, from
+ * rules to formats, sees a checkpoint that holds what the map makes, in the source's files.
+ *
+ * A tensor that the map only renames keeps its pieces. One that is made of boxes of others has
+ * their bytes as its pieces. Any other is computed box by box when it is read (store/formula.h).
+ */
+#ifndef RS_CHECKPOINT_CONVERT_MAPPED_H
+#define RS_CHECKPOINT_CONVERT_MAPPED_H
+
+#include "base/digest.h"
+#include "checkpoint/engine/team.h"
+#include "checkpoint/namings/namings.h"
+#include "checkpoint/rules/config.h"
+#include "checkpoint/select/select.h"
+#include "checkpoint/store/formula.h"
+
+#include <reshard/map.h>
+
+/* A tensor of the source that is left out, but has to have certain values. */
+typedef struct rs_mapped_check {
+    const rs_stored_tensor *tensor;
+    const rs_stored_tensor *same_as; /* has the same elements; NULL: */
+    const void *constant;            /* every element is this */
+    double value;                    /* the same, for error texts */
+    int32_t line;                    /* of the map */
+} rs_mapped_check;
+
+/* What a tensor is made of. */
+typedef struct rs_mapped_origin {
+    int64_t count;
+    const int64_t *sources; /* indices of tensors of the source, each once */
+    const char *file;       /* the map, and the line of it that makes the tensor */
+    int32_t line;
+} rs_mapped_origin;
+
+typedef struct rs_mapped {
+    /* What the map makes. Files, values and texts belong to the source, which outlives it. */
+    reshard_checkpoint made;
+    struct rs_mapped_origin *origins; /* by made tensor */
+    reshard_dtype *dtypes;            /* by made tensor: as written */
+    rs_selection selection;           /* of the source; its items are gone */
+    int64_t check_count;
+    rs_mapped_check *checks;
+    uint64_t digest[2]; /* of the map's text, and of the side that is read */
+} rs_mapped;
+
+struct rs_target;
+/* Everything is allocated in the target's arena. naming: the one to write, if it is known. config:
+ * initialised in any case; knows afterwards which keys the map asked for. Adds notes about what the
+ * map leaves out, and says which namings these are. *out_mapped is NULL if the source already has
+ * the naming. */
+reshard_status rs_mapped_create(struct rs_target *target, const reshard_checkpoint *source,
+                                const reshard_conversion_options *options, const rs_naming *naming,
+                                rs_config *config, const rs_mapped **out_mapped);
+
+/* Takes over what the map decided for each tensor of a selection of `made`, and what the selection
+ * of the source left out. */
+void rs_mapped_select(const rs_mapped *mapped, rs_selection *selection);
+
+/* Compares what the map expects of tensors that it leaves out. The tensors are divided among ranks.
+ * Errors: CHECK. Collective. */
+reshard_status rs_mapped_compare(const rs_mapped *mapped, const rs_team *team);
+
+/* ---- between the files of this folder (mapped_choose.c) -------------------------------------- */
+
+/* The selected tensors, as a map sees them. */
+typedef struct rs_map_input {
+    reshard_context *context;
+    rs_arena *arena;
+    int64_t count;
+    reshard_map_tensor *tensors;
+    rs_map_state *states;
+    const rs_rules_keys *keys;
+    const char *model_type; /* NULL: not known */
+    const char *dialect;    /* the naming that files beside the source speak for; NULL: none */
+} rs_map_input;
+
+typedef struct rs_map_choice {
+    reshard_map_result *result; /* the caller's; NULL: nothing has to be done */
+    const char *read, *written; /* the two namings */
+    const char *said;           /* for the user: how both were found; NULL: the user gave the map */
+    rs_digest digest;           /* of the text of all maps, and of the sides that are read */
+} rs_map_choice;
+
+/* Texts are in the input's arena. Sets *choice in any case. */
+reshard_status rs_mapped_choose(const rs_map_input *input,
+                                const reshard_conversion_options *options, rs_map_choice *choice);
+
+/* ---- between the files of this folder (mapped_tensor.c) -------------------------------------- */
+
+typedef struct rs_map_making {
+    rs_arena *arena;
+    const reshard_checkpoint *source;
+    int64_t item_count;
+    const rs_selected *items; /* the tensors that the map was resolved on */
+    const reshard_map_result *result;
+} rs_map_making;
+
+/* Makes a tensor. *out_is_same: it is a tensor of the source as it is, under its name. */
+reshard_status rs_mapped_make(const rs_map_making *mapping, const reshard_map_target *target,
+                              rs_stored_tensor *out_made, bool *out_is_same);
+/* Writes one element of the dtype. Errors: INVALID if the dtype cannot hold the value. */
+reshard_status rs_mapped_constant(rs_arena *arena, reshard_dtype dtype, double value,
+                                  const void **out_element);
+
+#endif

@@ -1,0 +1,496 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * target_make.c - lays out the target of a conversion: chooses the format and the tensors, lets the
+ * format distribute them over files, and gives every entry its place.
+ */
+#include "checkpoint/convert/target_make.h"
+#include "base/context.h"
+#include "base/dtype.h"
+#include "base/sort.h"
+#include "checkpoint/convert/mapped.h"
+#include "checkpoint/convert/params_file.h"
+#include "checkpoint/open/formats.h"
+#include "checkpoint/rules/sizes.h"
+#include "checkpoint/target/target.h"
+#include "text/text.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* How many of the values that stay behind are listed by name. */
+#define VALUES_SHOWN 4
+
+/* The format to write: what the options say, else what the naming brings. NULL: neither. */
+static const char *name_format(const reshard_conversion_options *options, const rs_naming *naming,
+                               bool is_split)
+{
+    if (options->format != NULL || naming == NULL)
+        return options->format;
+    return is_split ? naming->split_format : naming->format;
+}
+
+static reshard_status choose_format(rs_target *target, const reshard_mesh *mesh,
+                                    const reshard_conversion_options *options,
+                                    const rs_naming *naming)
+{
+    bool is_split = reshard_mesh_size(mesh) != 1;
+    const char *name = name_format(options, naming, is_split);
+    target->format = rs_format_default_writer(is_split);
+    if (name != NULL) {
+        reshard_status status = rs_format_find_writer(name, &target->format);
+        if (status != RESHARD_OK)
+            return status;
+    }
+    if (!target->format->is_split && is_split && target->format->split != NULL)
+        target->format = target->format->split;
+    if (!target->format->is_split && is_split)
+        return rs_fail(RESHARD_ERR_INVALID,
+                       "the format %s holds whole tensors, so it cannot be split over %.100s",
+                       target->format->name, options->to);
+    if (target->format->is_split && options->to == NULL)
+        return rs_fail_hint(RESHARD_ERR_INVALID, RESHARD_HINT_TARGET_MESH, target->format->name,
+                            "the format %s needs a mesh to split over, and none is given",
+                            target->format->name);
+    if (options->dtensors && target->format->placed == NULL)
+        return rs_fail(RESHARD_ERR_INVALID,
+                       "the format %s holds no DTensors; torch does, over a mesh of several ranks",
+                       target->format->name);
+    if (options->dtensors)
+        target->format = target->format->placed;
+    return RESHARD_OK;
+}
+
+/* Whole tensors need no rules; if some are given, they rename tensors and leave some out. */
+static reshard_status read_rules(rs_target *target, const reshard_checkpoint *source,
+                                 reshard_mesh *mesh, const reshard_conversion_options *options,
+                                 rs_cuts *cuts)
+{
+    const rs_selection *selection = &cuts->selection;
+    reshard_status status =
+        rs_cuts_read_rules(cuts, source, mesh, options, target->format->is_split);
+    (void)snprintf(target->rules, sizeof target->rules, "%s", cuts->book.said);
+    if (status == RESHARD_OK && selection->dropped_count != 0)
+        status = rs_target_say(
+            target, "rules (%s) leave out %lld tensor%s (line %d: \"%.*s\"%s)", cuts->book.name,
+            (long long)selection->dropped_count, selection->dropped_count == 1 ? "" : "s",
+            (int)selection->dropped_line, rs_slice_shown(selection->dropped),
+            selection->dropped.bytes, selection->dropped_count == 1 ? "" : " and others");
+    bool holds_values = source->value_count != 0 && target->format->holds_value != NULL;
+    if (status == RESHARD_OK && source->tensor_count == 0 && !holds_values)
+        return rs_fail_about(
+            RESHARD_ERR_INVALID, source->path, "holds no tensor, so there is nothing to convert%s",
+            source->value_count != 0 ? "; the formats torch and dcp keep other values" : "");
+    if (status == RESHARD_OK && selection->count == 0 && source->tensor_count != 0)
+        status = rs_fail_about(RESHARD_ERR_INVALID, source->path,
+                               "of %lld tensors none is left to convert",
+                               (long long)source->tensor_count);
+    return status;
+}
+
+/* Warns if config.json contradicts the shapes of the source. It is not refused: the files say how
+ * large their tensors are, and some models are meant to differ. */
+static reshard_status compare_sizes(rs_target *target, const reshard_conversion_options *options,
+                                    rs_rulebook *book)
+{
+    const reshard_checkpoint *source = target->source;
+    rs_sizes sizes;
+    reshard_status status = RESHARD_OK;
+    if (source->sizes_compared)
+        return RESHARD_OK;
+    if (book->rules == NULL)
+        status = rs_config_init_for(&book->config, source, options->set_count, options->sets);
+    /* Whole tensors need no config.json: one that is not valid JSON is copied as it is. */
+    if (status == RESHARD_ERR_SYNTAX) {
+        rs_config_release(&book->config);
+        return RESHARD_OK;
+    }
+    if (status == RESHARD_OK)
+        status = rs_sizes_compare(source, &book->config, book->rules, &sizes);
+    if (status != RESHARD_OK || sizes.wrong == 0)
+        return status;
+    return rs_target_warn(target, "%s; %lld of %lld tensors that config.json describes do not fit",
+                          sizes.first, (long long)sizes.wrong, (long long)sizes.compared);
+}
+
+/* If config.json says that input and output embeddings are tied, leaves the head out, with its
+ * states: the program that loads the result makes it of the embedding. */
+static reshard_status leave_tied(rs_target *target, rs_rulebook *book, rs_selection *selection)
+{
+    int64_t tied = 0, kept = 0;
+    rs_slice first = {NULL, 0};
+    if (target->format->leaves_tied == NULL ||
+        (!rs_config_find(&book->config, "tie_word_embeddings", &tied) &&
+         !rs_config_find(&book->config, "text_config.tie_word_embeddings", &tied)) ||
+        tied == 0)
+        return RESHARD_OK;
+    for (int64_t i = 0; i < selection->count; i++) {
+        const rs_selected *item = &selection->items[i];
+        rs_slice name = item->followed != NULL ? item->followed->parameter_name : item->name;
+        if (!target->format->leaves_tied(name))
+            selection->items[kept++] = *item;
+        else if (first.bytes == NULL)
+            first = item->name;
+    }
+    selection->count = kept;
+    if (first.bytes == NULL)
+        return RESHARD_OK;
+    return rs_target_say(target,
+                         "\"%.*s\" is left out: config.json says that it is tied to the embedding "
+                         "(tie_word_embeddings)",
+                         rs_slice_shown(first), first.bytes);
+}
+
+/* Numbers the files: one for each rank of the mesh, in increasing order. */
+static reshard_status order_files(rs_laying *laying, const reshard_mesh *mesh)
+{
+    rs_target *target = laying->target;
+    size_t count = (size_t)reshard_mesh_size(mesh);
+    int32_t *ranks = rs_arena_allocate_array(&target->arena, count, sizeof(int32_t));
+    int32_t *file_of = rs_arena_allocate_array(&target->arena, count, sizeof(int32_t));
+    if (ranks == NULL || file_of == NULL)
+        return rs_allocation_status();
+    target->file_count = rs_mesh_order_files(mesh, ranks, file_of);
+    laying->file_of = file_of;
+    target->ranks = ranks;
+    return RESHARD_OK;
+}
+
+/* Tells the user which values the format cannot hold. */
+static reshard_status tell_values(rs_target *target)
+{
+    const reshard_checkpoint *source = target->source;
+    const rs_format *format = target->format;
+    char shown[300];
+    rs_text text;
+    int64_t count = 0;
+    rs_text_init(&text, shown, sizeof shown);
+    for (int64_t i = 0; i < source->value_count; i++) {
+        const rs_stored_value *value = &source->values[i];
+        rs_slice name = value->name;
+        if (!rs_target_keeps(target, &name) ||
+            (format->holds_value != NULL && format->holds_value(value)))
+            continue;
+        if (count++ < VALUES_SHOWN)
+            rs_text_add(&text, "%s%.*s", count == 1 ? "" : ", ", rs_slice_shown(name), name.bytes);
+    }
+    if (count == 0)
+        return RESHARD_OK;
+    return rs_target_say(target,
+                         "the format %s cannot hold %lld value%s, which stay%s behind: %s%s",
+                         format->name, (long long)count, count == 1 ? "" : "s",
+                         count == 1 ? "s" : "", shown, count > VALUES_SHOWN ? ", .." : "");
+}
+
+/* Tells the user what the selection and the format leave behind. */
+static reshard_status tell_behind(rs_target *target, const rs_selection *selection)
+{
+    const reshard_checkpoint *source = target->source;
+    int64_t outside = 0;
+    reshard_status status = RESHARD_OK;
+    for (int64_t i = 0; i < source->value_count; i++) {
+        rs_slice name = source->values[i].name;
+        outside += !rs_target_keeps(target, &name);
+    }
+    if (selection->prefix.count != 0 && selection->outside_count + outside != 0)
+        status = rs_target_say(target,
+                               "only \"%.*s\" is taken: %lld tensor%s (%llu bytes) and %lld other "
+                               "value%s stay behind",
+                               (int)selection->prefix.count - 1, selection->prefix.bytes,
+                               (long long)selection->outside_count,
+                               selection->outside_count == 1 ? "" : "s",
+                               (unsigned long long)selection->outside_bytes, (long long)outside,
+                               outside == 1 ? "" : "s");
+    if (status == RESHARD_OK && selection->aside_count != 0)
+        status =
+            rs_target_say(target,
+                          "%lld tensor%s (\"%.*s\"%s) %s again what others hold, and %s left "
+                          "out",
+                          (long long)selection->aside_count, selection->aside_count == 1 ? "" : "s",
+                          rs_slice_shown(selection->aside), selection->aside.bytes,
+                          selection->aside_count == 1 ? "" : " and others",
+                          selection->aside_count == 1 ? "says" : "say",
+                          selection->aside_count == 1 ? "is" : "are");
+    return status == RESHARD_OK ? tell_values(target) : status;
+}
+
+/* Makes room for the selected tensors. */
+static reshard_status make_room(rs_target *target, int64_t selected)
+{
+    size_t count = (size_t)selected;
+    if (selected > INT32_MAX)
+        return rs_fail(RESHARD_ERR_RANGE, "%lld tensors; 2147483647 are the most",
+                       (long long)selected);
+    target->tensors = rs_arena_allocate_array(&target->arena, count, sizeof(rs_stored_tensor));
+    target->origins = rs_arena_allocate_array(&target->arena, count, sizeof(int64_t));
+    target->stored = rs_arena_allocate_array(&target->arena, count, sizeof *target->stored);
+    target->rows = rs_arena_allocate_array(&target->arena, count, sizeof *target->rows);
+    if (target->tensors == NULL || target->origins == NULL || target->stored == NULL ||
+        target->rows == NULL)
+        return rs_allocation_status();
+    for (size_t i = 0; i < count; i++)
+        target->rows[i] = NULL;
+    return RESHARD_OK;
+}
+
+/* Finds the dtype of most floating-point bytes of the output, if some were cast to it; else NONE.
+ * Quantised codes that stay as they are do not count. */
+static reshard_dtype find_cast(const rs_selection *selection)
+{
+    uint64_t bytes[RESHARD_DTYPE_COUNT] = {0};
+    bool is_cast[RESHARD_DTYPE_COUNT] = {false};
+    reshard_dtype most = RESHARD_DTYPE_NONE;
+    for (int64_t i = 0; i < selection->count; i++) {
+        const rs_selected *item = &selection->items[i];
+        const rs_stored_tensor *stored = item->stored;
+        bool was_cast = item->dtype != stored->dtype || rs_formula_is_quantised(stored) ||
+                        stored->block_type != NULL;
+        if (!was_cast && !rs_dtype_is_float(item->dtype))
+            continue;
+        is_cast[item->dtype] = is_cast[item->dtype] || was_cast;
+        bytes[item->dtype] +=
+            stored->bytes / (uint64_t)stored->element_bytes * rs_element_bytes(item->dtype);
+        if (bytes[item->dtype] > bytes[most])
+            most = item->dtype;
+    }
+    return is_cast[most] ? most : RESHARD_DTYPE_NONE;
+}
+
+static reshard_status tell_quantised(rs_target *target, const rs_selection *selection)
+{
+    int64_t count = selection->quantised_count;
+    reshard_status status = RESHARD_OK;
+    if (selection->made_count != 0 && selection->scale_count == 0)
+        status =
+            rs_target_say(target, "dequantised: %lld tensor%s", (long long)selection->made_count,
+                          selection->made_count == 1 ? "" : "s");
+    else if (selection->made_count != 0)
+        status = rs_target_say(
+            target, "dequantised: %lld tensor%s; %lld of scales and their kin are left out",
+            (long long)selection->made_count, selection->made_count == 1 ? "" : "s",
+            (long long)selection->scale_count);
+    if (status != RESHARD_OK || count == 0)
+        return status;
+    return rs_target_say(target,
+                         "not cast: %lld quantised tensor%s, with what belongs to %s (\"%.*s\"%s); "
+                         "a pattern that names them casts them",
+                         (long long)count, count == 1 ? "" : "s", count == 1 ? "it" : "them",
+                         rs_slice_shown(selection->quantised), selection->quantised.bytes,
+                         count == 1 ? "" : " and others");
+}
+
+/* Rules may have cut the source, too, by the numbers that were set. */
+static bool may_ask_sets(const reshard_checkpoint *source)
+{
+    for (int32_t i = 0; rs_format_at(i) != NULL; i++) {
+        if (strcmp(rs_format_at(i)->name, source->format) == 0)
+            return rs_format_at(i)->needs_mesh;
+    }
+    return false;
+}
+
+/* Says which options had nothing to act on. Comes last, when rules have asked for all they need. */
+static reshard_status tell_idle(rs_target *target, const rs_rulebook *book,
+                                const rs_config *map_config,
+                                const reshard_conversion_options *options)
+{
+    reshard_status status = RESHARD_OK;
+    const char *key = rs_config_idle_set(&book->config, map_config);
+    if (key == NULL && options->set_count != 0 && book->config.set_count == 0)
+        key = map_config == NULL ? options->sets[0] : rs_config_idle_set(map_config, NULL);
+    if (key != NULL && !may_ask_sets(target->source))
+        status = rs_target_say(target, "set \"%.*s\" has no effect: no rule%s asks for it",
+                               (int)strcspn(key, "="), key, map_config != NULL ? " or map" : "");
+    if (status == RESHARD_OK && options->shard_bytes_max != 0 && !target->format->limits_files)
+        status = rs_target_say(target, "the largest size of a file has no effect on the format %s",
+                               target->format->name);
+    return status;
+}
+
+/* map_config: the keys that a map asked for; NULL: there is no map. */
+static reshard_status lay_out(rs_target *target, reshard_mesh *mesh,
+                              const reshard_conversion_options *options,
+                              const rs_config *map_config)
+{
+    const reshard_checkpoint *source = target->source;
+    rs_cuts cuts;
+    const rs_selection *selection = &cuts.selection;
+    rs_laying laying = {.target = target,
+                        .source = source,
+                        .cuts = &cuts,
+                        .file_bytes_max = options->shard_bytes_max};
+    reshard_status status =
+        rs_cuts_init(&cuts, &target->arena, source, options, target->format->takes_model);
+    if (status == RESHARD_OK && target->mapped != NULL)
+        rs_mapped_select(target->mapped, &cuts.selection);
+    if (status == RESHARD_OK)
+        status = rs_selection_check_blocks(selection, options);
+    target->prefix = selection->prefix;
+    if (status == RESHARD_OK)
+        status = tell_behind(target, selection);
+    if (status == RESHARD_OK)
+        status = tell_quantised(target, selection);
+    if (status == RESHARD_OK)
+        status = make_room(target, selection->count);
+    if (status == RESHARD_OK)
+        status = read_rules(target, source, mesh, options, &cuts);
+    if (status == RESHARD_OK)
+        status = compare_sizes(target, options, &cuts.book);
+    if (status == RESHARD_OK)
+        status = leave_tied(target, &cuts.book, &cuts.selection);
+    if (status == RESHARD_OK && target->format->is_split)
+        status = order_files(&laying, cuts.book.mesh);
+    target->cast = find_cast(selection);
+    target->dequantises = options->dequantize != RESHARD_DTYPE_NONE;
+    if (status == RESHARD_OK)
+        status = target->format->lay_out(&laying);
+    if (status == RESHARD_OK)
+        status = tell_idle(target, &cuts.book, map_config, options);
+    assert(status != RESHARD_OK || target->tensor_count == selection->count);
+    for (int64_t i = 0; status == RESHARD_OK && i < selection->count; i++) {
+        assert(target->origins[i] == selection->items[i].origin);
+        target->stored[i] = selection->items[i].stored;
+    }
+    target->kept_rows = cuts.rows;
+    cuts.rows = NULL;
+    rs_cuts_release(&cuts);
+    return status == RESHARD_OK ? rs_target_place(target) : status;
+}
+
+/* Lays out what a map makes of the source. The map has done what options do to single tensors. */
+static reshard_status lay_out_mapped(rs_target *target, reshard_mesh *mesh,
+                                     const reshard_conversion_options *options,
+                                     const rs_naming *naming)
+{
+    rs_config config;
+    reshard_conversion_options others = *options;
+    reshard_status status =
+        rs_mapped_create(target, target->source, options, naming, &config, &target->mapped);
+    if (others.rules == NULL && naming != NULL && target->format->is_split)
+        others.rules = naming->rules;
+    if (status == RESHARD_OK && target->mapped != NULL) {
+        others.include_count = others.exclude_count = others.dtype_count = others.rename_count = 0;
+        others.only = NULL;
+        others.all = 1;
+        others.dequantize = RESHARD_DTYPE_NONE;
+        target->source = &target->mapped->made;
+    }
+    if (status == RESHARD_OK && target->mapped != NULL && naming != NULL)
+        status = rs_params_file_make(target, naming, &config);
+    if (status == RESHARD_OK)
+        status = lay_out(target, mesh, &others, &config);
+    rs_config_release(&config);
+    return status;
+}
+
+/* Finds the naming to write, which brings a format. Sides of a map may have names of their own. */
+static reshard_status find_naming(const reshard_conversion_options *options, bool has_map,
+                                  const rs_naming **out_naming)
+{
+    *out_naming = options->as != NULL ? rs_naming_named(options->as) : NULL;
+    if (options->as == NULL || *out_naming != NULL || has_map)
+        return RESHARD_OK;
+    return rs_naming_find(options->as, out_naming);
+}
+
+/* The name of files: that of the naming, else that of the source's files, unless it belongs to
+ * another naming. */
+static const char *choose_stem(const rs_naming *naming, const char *stem)
+{
+    if (naming->stem != NULL)
+        return naming->stem;
+    for (const rs_naming *other = rs_namings; other->name != NULL; other++) {
+        if (other->stem != NULL && strcmp(other->stem, stem) == 0)
+            return "model";
+    }
+    return stem;
+}
+
+reshard_status rs_target_init(rs_target *target, const reshard_checkpoint *source,
+                              const reshard_conversion_options *given)
+{
+    reshard_mesh *mesh = NULL;
+    const rs_naming *naming = NULL;
+    reshard_conversion_options chosen = *given, *options = &chosen;
+    bool has_map = options->map_file != NULL || options->map_text != NULL;
+    *target = (rs_target){.context = source->context,
+                          .source = source,
+                          .metadata_count = source->metadata_count,
+                          .metadata = source->metadata,
+                          .stem = source->stem != NULL ? source->stem : "model"};
+    rs_arena_init(&target->arena, source->context);
+    reshard_status status = find_naming(options, has_map, &naming);
+    if (status == RESHARD_OK && naming != NULL)
+        target->stem = choose_stem(naming, target->stem);
+    if (status == RESHARD_OK && naming != NULL && naming->is_one_file &&
+        options->shard_bytes_max == 0)
+        options->shard_bytes_max = UINT64_MAX;
+    if (status == RESHARD_OK && naming != NULL && options->to == NULL && options->format == NULL)
+        options->to = naming->mesh;
+    if (status == RESHARD_OK)
+        status =
+            reshard_mesh_parse(target->context, options->to != NULL ? options->to : "1", &mesh);
+    if (status == RESHARD_OK)
+        status = choose_format(target, mesh, options, naming);
+    if (status == RESHARD_OK)
+        status = has_map || naming != NULL ? lay_out_mapped(target, mesh, options, naming)
+                                           : lay_out(target, mesh, options, NULL);
+    if (status == RESHARD_OK && options->like != NULL)
+        status = rs_target_check_like(target, options->like);
+    reshard_mesh_release(mesh);
+    return status;
+}
+
+/* ---- live tensors ---------------------------------------------------------------------------- */
+
+static reshard_status take_names(rs_target *target, int64_t count,
+                                 const reshard_live_tensor *tensors)
+{
+    target->name_count = count;
+    target->names = rs_arena_allocate_array(&target->arena, (size_t)count, sizeof(rs_slice));
+    target->tensors =
+        rs_arena_allocate_array(&target->arena, (size_t)count, sizeof(rs_stored_tensor));
+    target->origins = rs_arena_allocate_array(&target->arena, (size_t)count, sizeof(int64_t));
+    if (target->names == NULL || target->tensors == NULL || target->origins == NULL)
+        return rs_allocation_status();
+    for (int64_t i = 0; i < count; i++)
+        target->names[i] = (rs_slice){tensors[i].name, strlen(tensors[i].name)};
+    return RESHARD_OK;
+}
+
+static reshard_status check_names(const rs_target *target)
+{
+    reshard_status status = RESHARD_OK;
+    size_t count = (size_t)target->tensor_count;
+    rs_slice *names = rs_allocate_array(target->context, count, sizeof *names);
+    if (names == NULL)
+        return rs_allocation_status();
+    for (size_t i = 0; i < count; i++)
+        names[i] = target->tensors[i].name;
+    rs_sort(names, count, sizeof *names, rs_compare_slices);
+    for (size_t i = 1; status == RESHARD_OK && i < count; i++) {
+        if (rs_slice_compare(names[i - 1], names[i]) == 0)
+            status = rs_fail(RESHARD_ERR_INVALID, "two tensors are to have the name \"%.*s\"",
+                             rs_slice_shown(names[i]), names[i].bytes);
+    }
+    rs_release(target->context, names, count * sizeof *names);
+    return status;
+}
+
+reshard_status rs_target_init_live(rs_target *target, reshard_context *context, int32_t file_count,
+                                   int64_t count, const reshard_live_tensor *tensors)
+{
+    *target = (rs_target){.context = context,
+                          .format = rs_format_default_writer(true),
+                          .file_count = file_count,
+                          .stem = "model"};
+    rs_laying laying = {.target = target, .live = tensors};
+    rs_arena_init(&target->arena, context);
+    reshard_status status = take_names(target, count, tensors);
+    if (status == RESHARD_OK)
+        status = target->format->lay_out(&laying);
+    if (status == RESHARD_OK)
+        status = check_names(target);
+    return status == RESHARD_OK ? rs_target_place(target) : status;
+}

@@ -1,0 +1,493 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * format_megatron_legacy.c - what Megatron-LM wrote before torch_dist: a folder for each rank of
+ * tensor, pipeline and expert parallelism, mp_rank_TT[_PPP][_EEE], with model_optim_rng.pt in it.
+ *
+ * Files hold local tensors under local names: layers are counted from 0 in each stage (and in each
+ * of a stage's virtual stages, model0, model1, ..), experts in each rank. The arguments in every
+ * file say how many ranks there are. Tensors get the names that torch_dist gives to numbered layers
+ * (megatron.h), so everything after this sees one naming. Where ranks hold the same box, all but
+ * the first are copies.
+ */
+#include "base/checked.h"
+#include "base/context.h"
+#include "base/dtype.h"
+#include "checkpoint/dcp/dcp_format.h"
+#include "checkpoint/dcp/megatron.h"
+#include "checkpoint/torch/torch_files.h"
+#include "text/text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define FILE_NAME "model_optim_rng.pt"
+#define FOLDER_FRONT "mp_rank_"
+#define NAME_BYTES 512
+#define RANKS_MAX 100000
+
+/* How the model is spread, by the arguments. */
+typedef struct spread {
+    int64_t tp, pp, ep, chunks, layers, experts;
+    bool is_gated, is_tied;
+} spread;
+
+typedef struct reading {
+    reshard_checkpoint *checkpoint;
+    spread spread;
+    int32_t file;
+    int64_t tensor_rank, stage, expert_rank; /* of the file */
+    int64_t left_out;
+    rs_occurrences list;
+} reading;
+
+/* ---- folders --------------------------------------------------------------------------------- */
+
+static bool is_rank_folder(const char *name)
+{
+    return strncmp(name, FOLDER_FRONT, sizeof FOLDER_FRONT - 1) == 0 &&
+           name[strspn(name + (sizeof FOLDER_FRONT - 1), "0123456789_") + sizeof FOLDER_FRONT -
+                1] == '\0';
+}
+
+static reshard_status probe(reshard_checkpoint *checkpoint, const rs_opening *opening, bool *out_is)
+{
+    *out_is = false;
+    for (int64_t i = 0; opening->is_folder && !*out_is && i < opening->name_count; i++) {
+        char name[NAME_BYTES];
+        rs_path_kind kind = RS_PATH_NONE;
+        if (!is_rank_folder(opening->names[i]) || strlen(opening->names[i]) > 64)
+            continue;
+        (void)snprintf(name, sizeof name, "%s/" FILE_NAME, opening->names[i]);
+        reshard_status status = rs_store_kind_of(checkpoint, name, &kind);
+        if (status != RESHARD_OK)
+            return status;
+        *out_is = kind == RS_PATH_FILE;
+    }
+    return RESHARD_OK;
+}
+
+/* The name of a rank's file. With one stage, the second number is that of the expert rank. */
+static void name_file(const spread *s, int64_t t, int64_t p, int64_t e, char out_name[NAME_BYTES])
+{
+    rs_text text;
+    rs_text_init(&text, out_name, NAME_BYTES);
+    rs_text_add(&text, FOLDER_FRONT "%02lld", (long long)t);
+    if (s->pp > 1)
+        rs_text_add(&text, "_%03lld", (long long)p);
+    if (s->ep > 1)
+        rs_text_add(&text, "_%03lld", (long long)e);
+    rs_text_add(&text, "/" FILE_NAME);
+}
+
+/* ---- arguments ------------------------------------------------------------------------------- */
+
+static int64_t find_number(const rs_pickle_node *arguments, const char *name, int64_t other)
+{
+    int64_t value = 0;
+    return rs_pickle_int(rs_pickle_get(arguments, name), &value) ? value : other;
+}
+
+static bool find_truth(const rs_pickle_node *arguments, const char *name)
+{
+    const rs_pickle_node *node = rs_pickle_get(arguments, name);
+    return rs_pickle_is(node, RS_PICKLE_BOOL) && node->truth;
+}
+
+/* Reads the arguments of one file, whose name errors tell. */
+static reshard_status read_spread(reading *r, const rs_pickle_node *root, const char *name)
+{
+    const rs_pickle_node *object = rs_pickle_get(root, "args");
+    const rs_pickle_node *version = rs_pickle_get(root, "checkpoint_version");
+    const rs_pickle_node *args = rs_pickle_is_call(object, "argparse", "Namespace")
+                                     ? rs_pickle_dict(object->call->state)
+                                     : NULL;
+    if (args == NULL)
+        return rs_fail_about(RESHARD_ERR_UNSUPPORTED, name,
+                             "has no arguments of Megatron-LM (args), which tell how the model is "
+                             "spread over ranks");
+    if (!rs_pickle_is(version, RS_PICKLE_FLOAT) || version->real < 2.0)
+        return rs_fail_about(RESHARD_ERR_UNSUPPORTED, name,
+                             "is of checkpoint_version 0 or 1, whose queries, keys and values are "
+                             "in another order; only versions 2 and 3 are read");
+    spread *s = &r->spread;
+    s->tp = find_number(args, "tensor_model_parallel_size", 1);
+    s->pp = find_number(args, "pipeline_model_parallel_size", 1);
+    s->ep = find_number(args, "expert_model_parallel_size", 1);
+    s->layers = find_number(args, "num_layers", 0);
+    s->experts = find_number(args, "num_experts", 0);
+    int64_t each = find_number(args, "num_layers_per_virtual_pipeline_stage", 0);
+    s->chunks = find_number(args, "virtual_pipeline_model_parallel_size", 0);
+    if (s->chunks <= 0)
+        s->chunks = each > 0 && s->pp > 0 ? s->layers / s->pp / each : 1;
+    s->is_gated = find_truth(args, "swiglu");
+    s->is_tied = !find_truth(args, "untie_embeddings_and_output_weights");
+    if (s->tp < 1 || s->pp < 1 || s->ep < 1 || s->chunks < 1 || s->layers < 1 ||
+        s->tp > RANKS_MAX || s->pp > RANKS_MAX || s->ep > RANKS_MAX || s->chunks > RANKS_MAX ||
+        s->tp * s->pp > RANKS_MAX || s->tp * s->pp * s->ep > RANKS_MAX)
+        return rs_fail_about(RESHARD_ERR_CORRUPT, name,
+                             "its arguments make no sense: %lld x %lld x %lld ranks, %lld layers",
+                             (long long)s->tp, (long long)s->pp, (long long)s->ep,
+                             (long long)s->layers);
+    if (s->layers % (s->pp * s->chunks) != 0 ||
+        find_number(args, "decoder_first_pipeline_num_layers", 0) != 0 ||
+        find_number(args, "decoder_last_pipeline_num_layers", 0) != 0)
+        return rs_fail_about(RESHARD_ERR_UNSUPPORTED, name,
+                             "its %lld layers are not spread evenly over %lld stages, which is not "
+                             "read; save it as torch_dist",
+                             (long long)s->layers, (long long)s->pp);
+    return RESHARD_OK;
+}
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+/* What older releases called parts of a layer. */
+static const struct {
+    const char *old, *new;
+} parts[] = {
+    {"input_layernorm.", "self_attention.linear_qkv.layer_norm_"},
+    {"input_norm.", "self_attention.linear_qkv.layer_norm_"},
+    {"self_attention.query_key_value.", "self_attention.linear_qkv."},
+    {"self_attention.dense.", "self_attention.linear_proj."},
+    {"post_attention_layernorm.", "mlp.linear_fc1.layer_norm_"},
+    {"post_attention_norm.", "mlp.linear_fc1.layer_norm_"},
+    {"mlp.dense_h_to_4h.", "mlp.linear_fc1."},
+    {"mlp.dense_4h_to_h.", "mlp.linear_fc2."},
+};
+
+/* The same for what is outside of layers. */
+static const struct {
+    const char *old, *new;
+} ends[] = {
+    {"language_model.embedding.", "embedding."},
+    {"language_model.output_layer.", "output_layer."},
+    {"word_embeddings_for_head.", "output_layer."},
+    {"language_model.encoder.final_layernorm.", "decoder.final_layernorm."},
+    {"language_model.encoder.final_norm.", "decoder.final_layernorm."},
+    {"language_model.transformer.final_layernorm.", "decoder.final_layernorm."},
+    {"language_model.encoder.layers.", "decoder.layers."},
+    {"language_model.transformer.layers.", "decoder.layers."},
+};
+
+/* A name being translated, and where the tensor lies in the whole. */
+typedef struct placed {
+    char name[NAME_BYTES];
+    int64_t expert; /* -1: not an expert's */
+} placed;
+
+static void replace_front(const char *rest, size_t count, const char *old, const char *new,
+                          char *out, size_t room, bool *out_done)
+{
+    size_t length = strlen(old);
+    if (*out_done || count < length || memcmp(rest, old, length) != 0)
+        return;
+    (void)snprintf(out, room, "%s%.*s", new, (int)(count - length), rest + length);
+    *out_done = true;
+}
+
+/* Numbers behind a text: returns what follows them, or NULL. */
+static const char *take_number(const char *text, int64_t *out_number)
+{
+    size_t digits = strspn(text, "0123456789");
+    if (digits == 0 || digits > 9)
+        return NULL;
+    *out_number = 0;
+    for (size_t i = 0; i < digits; i++)
+        *out_number = *out_number * 10 + (text[i] - '0');
+    return text + digits;
+}
+
+/* Experts of a layer: local_experts.J.linear_fcK.weight, or linear_fcK.weightJ. */
+static bool translate_expert(const char *rest, char *out, size_t room, int64_t *out_expert)
+{
+    static const char front[] = "mlp.experts.", local[] = "local_experts.";
+    const char *behind;
+    if (strncmp(rest, front, sizeof front - 1) != 0)
+        return false;
+    rest += sizeof front - 1;
+    if (strncmp(rest, local, sizeof local - 1) == 0) {
+        behind = take_number(rest + sizeof local - 1, out_expert);
+        if (behind == NULL || *behind != '.')
+            return false;
+        (void)snprintf(out, room, "mlp.experts.experts.%s", behind + 1);
+        return true;
+    }
+    size_t last = strlen(rest);
+    while (last > 0 && rs_is_digit(rest[last - 1]))
+        last--;
+    if (last == strlen(rest) || take_number(rest + last, out_expert) == NULL)
+        return false;
+    (void)snprintf(out, room, "mlp.experts.experts.%.*s", (int)last, rest);
+    return true;
+}
+
+/* Makes the torch_dist name of a tensor of the model. chunk: the virtual stage. */
+static reshard_status translate(const reading *r, const char *local, int64_t chunk, placed *made)
+{
+    static const char layers[] = "decoder.layers.";
+    const spread *s = &r->spread;
+    char name[NAME_BYTES], rest[NAME_BYTES];
+    bool done = false;
+    int64_t number = 0, each = s->layers / (s->pp * s->chunks);
+    made->expert = -1;
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        replace_front(local, strlen(local), ends[i].old, ends[i].new, name, sizeof name, &done);
+    if (!done)
+        (void)snprintf(name, sizeof name, "%s", local);
+    if (strncmp(name, layers, sizeof layers - 1) != 0) {
+        (void)snprintf(made->name, sizeof made->name, "%s", name);
+        return RESHARD_OK;
+    }
+    const char *behind = take_number(name + sizeof layers - 1, &number);
+    if (behind == NULL || *behind != '.' || number >= each)
+        return rs_fail_about(RESHARD_ERR_CORRUPT, r->checkpoint->files[r->file].name,
+                             "tensor \"%.200s\" is of layer %lld, and a stage has %lld", local,
+                             (long long)number, (long long)each);
+    number += (chunk * s->pp + r->stage) * each;
+    done = false;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        replace_front(behind + 1, strlen(behind + 1), parts[i].old, parts[i].new, rest, sizeof rest,
+                      &done);
+    if (!done)
+        (void)snprintf(rest, sizeof rest, "%s", behind + 1);
+    char inner[NAME_BYTES];
+    bool is_expert = translate_expert(rest, inner, sizeof inner, &made->expert);
+    int length = snprintf(made->name, sizeof made->name, "decoder.layers.%lld.%s",
+                          (long long)number, is_expert ? inner : rest);
+    return length > 0 && (size_t)length < sizeof made->name
+               ? RESHARD_OK
+               : rs_fail(RESHARD_ERR_RANGE, "a name of more than %d bytes", NAME_BYTES);
+}
+
+static bool ends_with(const char *name, const char *ending)
+{
+    size_t length = strlen(name), count = strlen(ending);
+    return length > count && strcmp(name + length - count, ending) == 0;
+}
+
+/* The dim that tensor parallelism cuts; -1: none. */
+static int32_t find_cut(const char *name)
+{
+    static const char *const rows[] = {"embedding.word_embeddings.weight",
+                                       "output_layer.weight",
+                                       ".linear_qkv.weight",
+                                       ".linear_qkv.bias",
+                                       ".linear_fc1.weight",
+                                       ".linear_fc1.bias",
+                                       ".linear_q_proj.weight",
+                                       ".linear_q_up_proj.weight",
+                                       ".linear_kv_up_proj.weight",
+                                       ".softmax_offset"};
+    static const char *const columns[] = {".linear_proj.weight", ".linear_fc2.weight"};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (ends_with(name, rows[i]) || strcmp(name, rows[i]) == 0)
+            return 0;
+    }
+    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
+        if (ends_with(name, columns[i]))
+            return 1;
+    }
+    return -1;
+}
+
+/* ---- tensors --------------------------------------------------------------------------------- */
+
+/* Adds `part` of `parts` equal parts of an array along dim d; each is cut over the ranks by itself.
+ * lead: 1 if the number of the expert is a dim in front. */
+static reshard_status add_part(reading *r, const rs_occurrence *whole, const placed *made,
+                               int32_t d, int64_t part, int64_t part_count)
+{
+    rs_arena *arena = &r->checkpoint->arena;
+    int32_t lead = made->expert >= 0, ndim = whole->ndim + lead;
+    size_t n = (size_t)ndim;
+    int64_t *numbers = rs_arena_allocate_array(arena, 4 * n + 1, sizeof *numbers);
+    if (numbers == NULL)
+        return rs_allocation_status();
+    int64_t *shape = numbers, *full = shape + n, *offset = full + n, *strides = offset + n;
+    int64_t dense[RESHARD_NDIM_MAX], step = 1;
+    for (int32_t i = whole->ndim; i-- > 0; step *= whole->shape[i])
+        dense[i] = whole->strides != NULL ? whole->strides[i] : step;
+    if (lead != 0) {
+        shape[0] = strides[0] = 1;
+        full[0] = r->spread.experts;
+        offset[0] = made->expert;
+    }
+    for (int32_t i = 0; i < whole->ndim; i++) {
+        bool is_cut = i == d;
+        int64_t own = is_cut ? whole->shape[i] / part_count : whole->shape[i];
+        shape[i + lead] = own;
+        full[i + lead] = is_cut ? whole->shape[i] * r->spread.tp : own;
+        offset[i + lead] = is_cut ? (part * r->spread.tp + r->tensor_rank) * own : 0;
+        strides[i + lead] = dense[i];
+    }
+    rs_occurrence item = *whole;
+    item.at += d >= 0 ? (uint64_t)(part * (whole->shape[d] / part_count) * dense[d]) *
+                            rs_element_bytes(whole->dtype)
+                      : 0;
+    item.ndim = ndim;
+    item.shape = shape;
+    item.full = full;
+    item.offset = offset;
+    item.strides = strides;
+    return rs_occurrences_add(r->checkpoint->context, &r->list, &item);
+}
+
+static reshard_status add_tensor(reading *r, const rs_torch_leaf *leaf, const char *local,
+                                 int64_t chunk)
+{
+    const spread *s = &r->spread;
+    rs_occurrence whole;
+    placed made;
+    reshard_status status = rs_torch_occurrence(r->checkpoint, r->file, leaf, &whole);
+    if (status == RESHARD_OK)
+        status = translate(r, local, chunk, &made);
+    if (status != RESHARD_OK)
+        return status;
+    /* The last of several stages has a copy of a tied embedding. */
+    const char *name = s->is_tied && strcmp(made.name, "output_layer.weight") == 0
+                           ? "embedding.word_embeddings.weight"
+                           : made.name;
+    size_t bytes = strlen(name);
+    int32_t d = find_cut(name);
+    bool is_gated = s->is_gated &&
+                    (ends_with(name, ".linear_fc1.weight") || ends_with(name, ".linear_fc1.bias"));
+    int64_t count = is_gated ? 2 : 1;
+    whole.name = (rs_slice){rs_arena_copy(&r->checkpoint->arena, name, bytes + 1, 1), bytes};
+    whole.place = (rs_value_place){NULL, 0};
+    if (whole.name.bytes == NULL)
+        return rs_allocation_status();
+    if (d >= whole.ndim || (d >= 0 && whole.shape[d] % count != 0) ||
+        whole.ndim >= RESHARD_NDIM_MAX)
+        return rs_fail_about(RESHARD_ERR_CORRUPT, r->checkpoint->files[r->file].name,
+                             "tensor \"%.*s\" has a shape that such tensors do not have",
+                             rs_slice_shown(leaf->name), leaf->name.bytes);
+    if (made.expert >= 0) {
+        if (s->experts <= 0 || s->experts % s->ep != 0 || made.expert >= s->experts / s->ep)
+            return rs_fail_about(RESHARD_ERR_CORRUPT, r->checkpoint->files[r->file].name,
+                                 "tensor \"%.*s\" is not one of the %lld experts of a rank",
+                                 rs_slice_shown(leaf->name), leaf->name.bytes,
+                                 (long long)(s->experts / s->ep));
+        made.expert += r->expert_rank * (s->experts / s->ep);
+    }
+    for (int64_t part = 0; status == RESHARD_OK && part < count; part++)
+        status = add_part(r, &whole, &made, d, part, count);
+    return status;
+}
+
+static reshard_status take_leaf(void *user, const rs_torch_leaf *leaf)
+{
+    reading *r = user;
+    static const char front[] = "model";
+    const char *name = leaf->name.bytes, *rest = name + sizeof front - 1;
+    int64_t chunk = 0;
+    if (leaf->name.count < sizeof front || memcmp(name, front, sizeof front - 1) != 0) {
+        r->left_out++;
+        return RESHARD_OK;
+    }
+    if (rs_is_digit(*rest))
+        rest = take_number(rest, &chunk);
+    if (rest == NULL || *rest != '.' || leaf->kind != RS_TORCH_TENSOR ||
+        ends_with(rest, "_extra_state") || chunk >= r->spread.chunks) {
+        r->left_out++;
+        return RESHARD_OK;
+    }
+    return add_tensor(r, leaf, rest + 1, chunk);
+}
+
+/* ---- all ------------------------------------------------------------------------------------- */
+
+/* Opens one file to learn of how many ranks it is. */
+static reshard_status open_first(reading *r, const char *name)
+{
+    reshard_context *context = r->checkpoint->context;
+    rs_file *file = NULL;
+    rs_torch_file *opened = NULL;
+    uint64_t bytes = 0;
+    size_t pickle_bytes = 0;
+    char *path = rs_path_join(context, r->checkpoint->folder, name);
+    if (path == NULL)
+        return rs_allocation_status();
+    reshard_status status = rs_file_open(context, path, &file);
+    if (status == RESHARD_OK)
+        status = rs_file_size(file, &bytes);
+    if (status == RESHARD_OK)
+        status = rs_torch_file_open(context, file, 0, bytes, &opened);
+    if (status == RESHARD_OK)
+        status = read_spread(r, rs_pickle_root(rs_torch_file_pickle(opened, &pickle_bytes)), name);
+    rs_torch_file_destroy(opened);
+    rs_file_close(file);
+    rs_release(context, path, strlen(path) + 1);
+    return status;
+}
+
+/* Opens the files of all ranks. */
+static reshard_status open_ranks(reading *r)
+{
+    reshard_checkpoint *checkpoint = r->checkpoint;
+    const spread *s = &r->spread;
+    int64_t count = s->tp * s->pp * s->ep;
+    char **names = rs_arena_allocate_array(&checkpoint->arena, (size_t)count, sizeof *names);
+    reshard_status status = names != NULL ? RESHARD_OK : rs_allocation_status();
+    for (int64_t i = 0; status == RESHARD_OK && i < count; i++) {
+        char name[NAME_BYTES];
+        rs_path_kind kind = RS_PATH_NONE;
+        name_file(s, i % s->tp, i / s->tp % s->pp, i / s->tp / s->pp, name);
+        names[i] = rs_arena_copy(&checkpoint->arena, name, strlen(name) + 1, 1);
+        status =
+            names[i] != NULL ? rs_store_kind_of(checkpoint, name, &kind) : rs_allocation_status();
+        if (status == RESHARD_OK && kind != RS_PATH_FILE)
+            status = rs_fail_about(RESHARD_ERR_NOT_FOUND, checkpoint->path,
+                                   "%s is missing; the arguments tell of %lld x %lld x %lld ranks "
+                                   "of tensor, pipeline and expert parallelism",
+                                   name, (long long)s->tp, (long long)s->pp, (long long)s->ep);
+    }
+    return status == RESHARD_OK ? rs_torch_open_named(checkpoint, count, names) : status;
+}
+
+static reshard_status read_all(reading *r, const rs_opening *opening)
+{
+    reshard_checkpoint *checkpoint = r->checkpoint;
+    char first[NAME_BYTES] = "";
+    rs_path_kind kind = RS_PATH_NONE;
+    for (int64_t i = 0; i < opening->name_count && kind != RS_PATH_FILE; i++) {
+        if (!is_rank_folder(opening->names[i]) || strlen(opening->names[i]) > 64)
+            continue;
+        (void)snprintf(first, sizeof first, "%s/" FILE_NAME, opening->names[i]);
+        (void)rs_store_kind_of(checkpoint, first, &kind);
+    }
+    reshard_status status = open_first(r, first);
+    if (status == RESHARD_OK)
+        status = open_ranks(r);
+    int32_t count = checkpoint->file_count;
+    for (int32_t i = 0; status == RESHARD_OK && i < count; i++) {
+        r->file = i;
+        r->tensor_rank = i % r->spread.tp;
+        r->stage = i / r->spread.tp % r->spread.pp;
+        r->expert_rank = i / r->spread.tp / r->spread.pp;
+        status = rs_torch_walk_file(checkpoint, i, NULL, take_leaf, r);
+    }
+    r->list.has_copies = true;
+    if (status == RESHARD_OK)
+        status = rs_store_join(checkpoint, &r->list);
+    if (status == RESHARD_OK && r->left_out != 0)
+        status = rs_store_note(checkpoint,
+                               "%lld values and tensors of optimizers, schedulers and random "
+                               "states are not read: legacy files hold them by rank",
+                               (long long)r->left_out);
+    return status == RESHARD_OK ? rs_megatron_learn(checkpoint, 0) : status;
+}
+
+static reshard_status read_folder(reshard_checkpoint *checkpoint, const rs_opening *opening)
+{
+    reading r = {.checkpoint = checkpoint};
+    reshard_status status = read_all(&r, opening);
+    rs_occurrences_release(checkpoint->context, &r.list);
+    return status;
+}
+
+const rs_format rs_format_megatron_legacy = {
+    .name = "megatron-legacy",
+    .description = "Megatron-LM's older files: mp_rank_TT_PPP/model_optim_rng.pt",
+    .looks_for = "mp_rank_TT/model_optim_rng.pt",
+    .probe = probe,
+    .read = read_folder,
+};

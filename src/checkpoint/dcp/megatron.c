@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* megatron.c - recognises Megatron-Core's folders and keys, and learns what the arguments of the
+ * training run say about the model. */
+#include "checkpoint/dcp/megatron.h"
+
+#include "base/context.h"
+#include "base/error.h"
+#include "checkpoint/torch/torch_files.h"
+#include "text/json.h"
+
+#include <string.h>
+
+#define ABOUT_BYTES_MAX ((size_t)1 << 20)
+
+/* ---- folders --------------------------------------------------------------------------------- */
+
+/* Finds the backend in metadata.json. A text that is not of Megatron is no error. */
+static bool find_backend(const char *text, size_t bytes, char out_name[64])
+{
+    rs_json json;
+    rs_json_token token;
+    rs_json_init(&json, RS_MEGATRON_ABOUT_NAME, text, bytes);
+    if (rs_json_next(&json, &token) != RESHARD_OK || token.kind != RS_JSON_OBJECT_BEGIN)
+        return false;
+    while (rs_json_next(&json, &token) == RESHARD_OK && token.kind == RS_JSON_KEY) {
+        bool is_backend = rs_json_token_is(&token, "sharded_backend");
+        if (rs_json_next(&json, &token) != RESHARD_OK)
+            return false;
+        if (is_backend && token.kind == RS_JSON_STRING && token.count < 64) {
+            out_name[rs_json_decode(&token, out_name)] = '\0';
+            return true;
+        }
+        if (rs_json_skip_rest(&json, &token) != RESHARD_OK)
+            return false;
+    }
+    return false;
+}
+
+reshard_status rs_megatron_probe(const reshard_checkpoint *checkpoint, bool *out_is)
+{
+    char backend[64] = "", *text = NULL;
+    size_t bytes = 0;
+    char *path = rs_path_join(checkpoint->context, checkpoint->folder, RS_MEGATRON_ABOUT_NAME);
+    if (path == NULL)
+        return rs_allocation_status();
+    reshard_status status =
+        rs_file_read_all(checkpoint->context, path, ABOUT_BYTES_MAX, &text, &bytes);
+    rs_release(checkpoint->context, path, strlen(path) + 1);
+    *out_is = false;
+    if (status != RESHARD_OK)
+        return status == RESHARD_ERR_NO_MEMORY ? status : RESHARD_OK;
+    bool is_named = find_backend(text, bytes, backend);
+    rs_release(checkpoint->context, text, bytes + 1);
+    if (is_named && strcmp(backend, "zarr") == 0)
+        return rs_fail_about(RESHARD_ERR_UNSUPPORTED, checkpoint->path,
+                             "a checkpoint of Megatron's old backend zarr is not read; save it as "
+                             "torch_dist");
+    *out_is = is_named && strcmp(backend, "torch_dist") == 0;
+    return RESHARD_OK;
+}
+
+/* ---- keys ------------------------------------------------------------------------------------ */
+
+static bool contains(rs_slice name, const char *part)
+{
+    size_t count = strlen(part);
+    for (size_t i = 0; i + count <= name.count; i++) {
+        if (memcmp(name.bytes + i, part, count) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool begins_with(rs_slice name, const char *front)
+{
+    size_t count = strlen(front);
+    return name.count >= count && memcmp(name.bytes, front, count) == 0;
+}
+
+/* The name behind chained_0., which several optimizers have in front of theirs. */
+static rs_slice skip_chain(rs_slice name)
+{
+    static const char chained[] = "chained_";
+    size_t at = sizeof chained - 1;
+    if (!begins_with(name, chained))
+        return name;
+    while (at < name.count && name.bytes[at] >= '0' && name.bytes[at] <= '9')
+        at++;
+    return at < name.count && name.bytes[at] == '.'
+               ? (rs_slice){name.bytes + at + 1, name.count - at - 1}
+               : name;
+}
+
+const char *rs_megatron_kind_of(rs_slice name)
+{
+    if (contains(name, "._extra_state/shard_"))
+        return "states of Transformer Engine (_extra_state)";
+    if (begins_with(name, "rng_state"))
+        return "random states of ranks (rng_state)";
+    if (begins_with(name, "rerun_state_machine_state"))
+        return "states of the rerun machine";
+    return begins_with(skip_chain(name), "optimizer")
+               ? "states of an optimizer, gathered as objects"
+               : NULL;
+}
+
+int32_t rs_megatron_lead(rs_slice name)
+{
+    static const char layers[] = "decoder.layers.";
+    size_t at = sizeof layers - 1;
+    bool is_stacked = false;
+    for (size_t i = 0; i + at < name.count; i++) {
+        char next = name.bytes[i + at];
+        if (memcmp(name.bytes + i, layers, at) == 0)
+            is_stacked = next < '0' || next > '9';
+    }
+    return (int32_t)is_stacked + (int32_t)contains(name, ".mlp.experts.experts.");
+}
+
+bool rs_megatron_is_bucket(rs_slice name)
+{
+    return begins_with(skip_chain(name), "optimizer.distributed.");
+}
+
+bool rs_megatron_is_state(rs_slice name)
+{
+    return begins_with(skip_chain(name), "optimizer.state.");
+}
+
+/* ---- arguments ------------------------------------------------------------------------------- */
+
+/* What a configuration calls an argument that is a number. */
+static const struct {
+    const char *argument, *key;
+} numbers[] = {
+    {"num_layers", "num_hidden_layers"},
+    {"hidden_size", "hidden_size"},
+    {"num_attention_heads", "num_attention_heads"},
+    {"kv_channels", "head_dim"},
+    {"ffn_hidden_size", "intermediate_size"},
+    {"vocab_size", "vocab_size"},
+    {"num_experts", "num_local_experts"},
+    {"moe_ffn_hidden_size", "moe_intermediate_size"},
+    {"mtp_num_layers", "num_nextn_predict_layers"},
+};
+/* Those that have defaults, and mean something only with latent attention. */
+static const struct {
+    const char *argument, *key;
+} latents[] = {
+    {"q_lora_rank", "q_lora_rank"},      {"kv_lora_rank", "kv_lora_rank"},
+    {"qk_head_dim", "qk_nope_head_dim"}, {"qk_pos_emb_head_dim", "qk_rope_head_dim"},
+    {"v_head_dim", "v_head_dim"},
+};
+#define NUMBER_COUNT (sizeof numbers / sizeof *numbers)
+#define LATENT_COUNT (sizeof latents / sizeof *latents)
+#define KEYS_MAX (NUMBER_COUNT + LATENT_COUNT + 3)
+
+typedef struct learning {
+    const rs_pickle_node *arguments; /* a dict */
+    int64_t count;
+    rs_stored_key keys[KEYS_MAX];
+} learning;
+
+static bool is_true(const learning *l, const char *argument)
+{
+    const rs_pickle_node *node = rs_pickle_get(l->arguments, argument);
+    return rs_pickle_is(node, RS_PICKLE_BOOL) && node->truth;
+}
+
+static void add_number(learning *l, const char *argument, const char *key)
+{
+    int64_t value = 0;
+    if (rs_pickle_int(rs_pickle_get(l->arguments, argument), &value))
+        l->keys[l->count++] = (rs_stored_key){key, value};
+}
+
+/* How many layers without experts come first: moe_layer_freq is [0, .., 0, 1, .., 1] then. */
+static void add_dense(learning *l)
+{
+    const rs_pickle_node *list = rs_pickle_get(l->arguments, "moe_layer_freq");
+    size_t count = rs_pickle_is(list, RS_PICKLE_LIST) ? rs_pickle_count(list) : 0, dense = 0;
+    int64_t value = 0;
+    while (dense < count && rs_pickle_int(rs_pickle_item(list, dense), &value) && value == 0)
+        dense++;
+    for (size_t i = dense; i < count; i++) {
+        if (!rs_pickle_int(rs_pickle_item(list, i), &value) || value != 1)
+            return;
+    }
+    if (count != 0)
+        l->keys[l->count++] = (rs_stored_key){"first_k_dense_replace", (int64_t)dense};
+}
+
+static void learn_arguments(learning *l)
+{
+    const rs_pickle_node *tied = rs_pickle_get(l->arguments, "untie_embeddings_and_output_weights");
+    for (size_t i = 0; i < NUMBER_COUNT; i++)
+        add_number(l, numbers[i].argument, numbers[i].key);
+    for (size_t i = 0; is_true(l, "multi_latent_attention") && i < LATENT_COUNT; i++)
+        add_number(l, latents[i].argument, latents[i].key);
+    if (is_true(l, "group_query_attention"))
+        add_number(l, "num_query_groups", "num_key_value_heads");
+    if (rs_pickle_is(tied, RS_PICKLE_BOOL))
+        l->keys[l->count++] = (rs_stored_key){"tie_word_embeddings", !tied->truth};
+    add_dense(l);
+}
+
+/* The dict of the common state; NULL if there is none. */
+static const rs_pickle_node *find_common(reshard_checkpoint *checkpoint, int32_t file)
+{
+    const rs_pickle_node *entry = NULL;
+    size_t bytes = 0;
+    for (int64_t i = 0; i < checkpoint->value_count; i++) {
+        rs_stored_value *value = &checkpoint->values[i];
+        if (!rs_slice_equals(value->name, RS_MEGATRON_COMMON_KEY))
+            continue;
+        value->kind = "common state (arguments, iteration, steps)";
+        entry = rs_pickle_is(value->node, RS_PICKLE_LIST) ? rs_pickle_item(value->node, 0) : NULL;
+    }
+    return file >= 0
+               ? rs_pickle_root(rs_torch_file_pickle(rs_torch_opened(checkpoint, file), &bytes))
+               : entry;
+}
+
+/* Takes config.json from the folder above, which trainers have beside the folders of iterations. */
+static reshard_status find_config(reshard_checkpoint *checkpoint, bool *out_has)
+{
+    rs_path_kind kind = RS_PATH_NONE;
+    *out_has = true;
+    if (checkpoint->base != NULL)
+        return RESHARD_OK;
+    reshard_status status = rs_store_kind_of(checkpoint, "config.json", &kind);
+    if (status != RESHARD_OK || kind == RS_PATH_FILE)
+        return status;
+    status = rs_store_kind_of(checkpoint, "../" RS_MEGATRON_LATEST_NAME, &kind);
+    if (status == RESHARD_OK && kind == RS_PATH_FILE)
+        status = rs_store_kind_of(checkpoint, "../config.json", &kind);
+    *out_has = status == RESHARD_OK && kind == RS_PATH_FILE;
+    if (!*out_has)
+        return status;
+    char *above = rs_path_parent(checkpoint->context, checkpoint->folder);
+    if (above == NULL)
+        return rs_allocation_status();
+    checkpoint->base = rs_arena_copy(&checkpoint->arena, above, strlen(above) + 1, 1);
+    rs_release(checkpoint->context, above, strlen(above) + 1);
+    return checkpoint->base != NULL ? RESHARD_OK : rs_allocation_status();
+}
+
+/* Says what the arguments tell, and what they do not. */
+static reshard_status note_arguments(reshard_checkpoint *checkpoint, const learning *l)
+{
+    int64_t ignored = 0;
+    if (l->arguments == NULL)
+        return rs_store_note(checkpoint, "no config.json, and no arguments in the common state, "
+                                         "describe the model");
+    reshard_status status = rs_store_note(
+        checkpoint, "no config.json: the arguments of the training run describe the model");
+    if (status == RESHARD_OK && !rs_pickle_int(rs_pickle_get(l->arguments, "vocab_size"), &ignored))
+        status = rs_store_note(checkpoint, "nothing says how long the vocabulary is without the "
+                                           "rows that pad it; vocab_size in a config.json would");
+    return status;
+}
+
+reshard_status rs_megatron_learn(reshard_checkpoint *checkpoint, int32_t common_file)
+{
+    static const char *const own[] = {RS_MEGATRON_ABOUT_NAME, RS_MEGATRON_LATEST_NAME, NULL};
+    learning l = {.count = 0};
+    bool has_config = false;
+    checkpoint->own_names = own;
+    const rs_pickle_node *arguments = rs_pickle_get(find_common(checkpoint, common_file), "args");
+    if (rs_pickle_is_call(arguments, "argparse", "Namespace"))
+        l.arguments = rs_pickle_dict(arguments->call->state);
+    if (l.arguments != NULL)
+        learn_arguments(&l);
+    reshard_status status = find_config(checkpoint, &has_config);
+    checkpoint->key_count = l.count;
+    checkpoint->keys = rs_arena_copy(&checkpoint->arena, l.keys, (size_t)l.count, sizeof *l.keys);
+    if (status == RESHARD_OK && checkpoint->keys == NULL)
+        status = rs_allocation_status();
+    return status == RESHARD_OK && !has_config ? note_arguments(checkpoint, &l) : status;
+}

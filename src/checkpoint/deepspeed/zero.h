@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * zero.h - what ZeRO's files say, on the way to tensors.
+ *
+ * A part is what one mp rank has of the model. Its parameters are in groups. In stages 1 and 2 the
+ * parameters of a group lie one after the other on a line, which is cut over the ranks wherever
+ * that falls, with padding at its end. In stage 3 each parameter is cut alone, into equal shares of
+ * the ranks with padding at the end of the last, and a rank has its shares one after the other, in
+ * sub-groups. States of the optimizer lie as the weights do, except that the padding of a line,
+ * which the weights have lost, may still be at its end.
+ *
+ * So a parameter is a list of ranges of flat arrays, and each range becomes a few boxes (pieces) of
+ * the tensor. Nothing is read but pickles.
+ */
+#ifndef RS_CHECKPOINT_DEEPSPEED_ZERO_H
+#define RS_CHECKPOINT_DEEPSPEED_ZERO_H
+
+#include "checkpoint/deepspeed/ds_files.h"
+#include "checkpoint/torch/torch_files.h"
+
+/* A parameter that is trained. */
+typedef struct rs_zero_parameter {
+    rs_slice told; /* its name in the file */
+    rs_slice name; /* as users see it: without "module." */
+    int32_t ndim;
+    const int64_t *shape;
+    int64_t count; /* number of elements */
+    int32_t group;
+    int64_t at; /* where it begins on the group's line, or among a rank's shares */
+} rs_zero_parameter;
+
+/* A flat array of a rank. */
+typedef struct rs_zero_flat {
+    int32_t file;
+    uint64_t at;
+    int64_t count;
+} rs_zero_flat;
+
+/* The weights of a group, or a state of its optimizer. */
+typedef struct rs_zero_kind {
+    rs_slice name; /* "exp_avg"; empty: the weights */
+    bool is_flat;  /* has one number for each element; else one for the group */
+    reshard_dtype dtype;
+    rs_zero_flat single;         /* if it is a tensor of one number */
+    const rs_pickle_node *value; /* if it is no tensor: the first rank's value; else NULL */
+} rs_zero_kind;
+
+typedef struct rs_zero_group {
+    int32_t kind_count;
+    rs_zero_kind *kinds;   /* the weights come first */
+    int32_t slot;          /* of the weights among a rank's flat arrays; kinds follow in order */
+    int32_t replica_count; /* 1; of experts: how many sets of them the ranks are divided into */
+    int64_t *starts;       /* by rank: where its share of the line begins; stages 1 and 2 */
+} rs_zero_group;
+
+typedef struct rs_zero_part {
+    int32_t mp;
+    int32_t stage;
+    int32_t rank_count; /* data-parallel ranks */
+    int64_t parameter_count;
+    rs_zero_parameter *parameters; /* group by group, in the order of the line */
+    int64_t *by_name;              /* their indices, sorted by `told` */
+    rs_slice *buffers;             /* names of buffers, as files have them, sorted */
+    size_t buffer_count;
+    bool strips_module;        /* all names begin with "module.", and lose it */
+    int32_t shape_group_count; /* number of lists of shapes */
+    int32_t group_count;       /* groups; in stage 3, sub-groups */
+    rs_zero_group *groups;
+    int32_t slot_count;
+    rs_zero_flat *flats; /* by rank, then slot */
+} rs_zero_part;
+
+/* A tensor of one part: all of it, or what a tensor parallel rank has. */
+typedef struct rs_zero_local {
+    rs_stored_tensor tensor;
+    rs_slice parameter; /* whose cut it has: its name, as users see it */
+    int32_t mp;
+} rs_zero_local;
+
+typedef struct rs_zero_reading {
+    reshard_checkpoint *checkpoint;
+    rs_ds_files files;
+    int32_t *opened; /* by index in `files`: the checkpoint's file; -1: not opened */
+    const rs_value_step *model, *module, *state; /* steps that names begin with */
+    rs_zero_part *parts;                         /* by mp rank */
+    int64_t local_count, local_capacity;
+    rs_zero_local *locals;
+    const rs_pickle_node *info; /* universal_checkpoint_info; NULL: there is none */
+    rs_torch_common common;
+    rs_occurrences others; /* tensors that are neither of the model nor of its optimizer */
+} rs_zero_reading;
+
+/* ---- helpers (zero_values.c) ----------------------------------------------------------------- */
+
+/* The value of a key in a dict by number; NULL: none. */
+const rs_pickle_node *rs_zero_at(const rs_pickle_node *dict, int64_t number);
+/* Reads the stage: an int, or a member of ZeroStageEnum in any of its spellings. Errors:
+ * UNSUPPORTED, naming the class that is there instead. */
+reshard_status rs_zero_stage_read(const char *file, const rs_pickle_node *node, int32_t *out_stage);
+/* Reads a flat tensor. Errors: UNSUPPORTED if it is something else, naming its class. */
+reshard_status rs_zero_flat_read(reshard_checkpoint *checkpoint, int32_t file,
+                                 const rs_pickle_node *node, const char *what,
+                                 reshard_dtype *out_dtype, int32_t *out_ndim,
+                                 rs_zero_flat *out_flat);
+/* A step of nested values in the checkpoint's arena; NULL if out of memory. */
+const rs_value_step *rs_zero_step(reshard_checkpoint *checkpoint, const rs_value_step *parent,
+                                  rs_slice key);
+/* The name that a step leads to: all its keys, joined by dots, with a NUL. Bytes NULL if out of
+ * memory. */
+rs_slice rs_zero_name(reshard_checkpoint *checkpoint, const rs_value_step *step);
+/* Makes the steps that names begin with. False if out of memory. */
+bool rs_zero_make_steps(rs_zero_reading *r);
+/* Keeps a value under the name of a step. */
+reshard_status rs_zero_keep_value(reshard_checkpoint *checkpoint, int32_t file,
+                                  const rs_value_step *step, const rs_pickle_node *node);
+/* Adds a local tensor. */
+reshard_status rs_zero_add_local(rs_zero_reading *r, const rs_stored_tensor *tensor,
+                                 rs_slice parameter, int32_t mp);
+/* Finds a parameter by the name that files have for it; NULL: none. */
+const rs_zero_parameter *rs_zero_find(const rs_zero_part *part, rs_slice told);
+/* The number of an expert of DeepSpeed's own MoE layers in a name, and where it stands; -1: the
+ * name has none. */
+int64_t rs_zero_find_expert(rs_slice name, size_t *out_at, size_t *out_digits);
+
+/* ---- the steps of reading -------------------------------------------------------------------- */
+
+/* Reads the shapes of a part's parameters from its model file (zero_model.c). */
+reshard_status rs_zero_read_shapes(rs_zero_reading *r, rs_zero_part *part, int32_t file);
+/* Adds what the part's model files hold themselves: buffers, frozen parameters, 16-bit weights,
+ * values. Comes after the trained parameters (zero_model.c). */
+reshard_status rs_zero_read_model(rs_zero_reading *r, rs_zero_part *part, int32_t file);
+/* Adds the 16-bit weights of a layer of a pipeline, or of an expert (zero_model.c). */
+reshard_status rs_zero_read_plain(rs_zero_reading *r, const rs_ds_file *named, int32_t file);
+/* Adds the aliases of shared parameters; comes last (zero_model.c). */
+reshard_status rs_zero_add_aliases(rs_zero_reading *r, const rs_zero_part *part, int32_t file);
+/* Reads where the flat arrays of one rank lie (zero_optim.c). Ranks come in order. */
+reshard_status rs_zero_read_rank(rs_zero_reading *r, rs_zero_part *part, int32_t rank,
+                                 int32_t file);
+/* Adds the trained parameters and their states (zero_lines.c). Errors: CORRUPT if sizes do not add
+ * up. */
+reshard_status rs_zero_add_parameters(rs_zero_reading *r, rs_zero_part *part);
+/* Compares what a rank says about its share with the arithmetic (zero_lines.c). */
+reshard_status rs_zero_check_slices(const rs_zero_reading *r, const rs_zero_part *part,
+                                    int32_t rank, int32_t file, const rs_pickle_node *mappings);
+/* Adds a whole tensor that a file holds beside the model, under its own name (zero_model.c). */
+reshard_status rs_zero_add_other(rs_zero_reading *r, const rs_occurrence *found);
+/* Makes the checkpoint's tensors of the locals of all parts (zero_join.c). */
+reshard_status rs_zero_join(rs_zero_reading *r);
+
+#endif

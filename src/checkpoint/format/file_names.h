@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * file_names.h - what the name of a weights file says: which model it belongs to, and which of how
+ * many files it is.
+ *
+ * model.fp16-00001-of-00004.safetensors is number 1 of 4 files with the stem "model.fp16". The stem
+ * is the name that loaders look for ("model", "adapter_model"), perhaps with a variant after a dot.
+ */
+#ifndef RS_CHECKPOINT_FORMAT_FILE_NAMES_H
+#define RS_CHECKPOINT_FORMAT_FILE_NAMES_H
+
+#include "base/slice.h"
+#include "checkpoint/store/store.h"
+
+typedef struct rs_file_name {
+    const char *name;
+    rs_slice stem;
+    bool is_numbered;
+    uint64_t number, count; /* file `number` of `count`; numbers begin at 0 or 1 */
+} rs_file_name;
+
+/* False for a name that does not end in .safetensors. The result points into the name. */
+bool rs_file_name_read(const char *name, rs_file_name *out_name);
+/* The same for names with another ending. */
+bool rs_file_name_read_as(const char *name, const char *wanted, rs_file_name *out_name);
+
+/* The stem of the model's files, in a folder with several stems: the one that loaders look for
+ * first. Empty if loaders know none of them; then all files belong to the model. */
+rs_slice rs_file_names_model(int64_t count, char *const *names);
+/* Do loaders know this stem, with or without a variant, and can it be written as it is? */
+#define RS_STEM_BYTES_MAX 48
+bool rs_stem_is_known(rs_slice stem);
+
+/* Finds gaps in numbered files. *out_missing is the name of the first missing file, in the arena,
+ * or NULL; if there is one, *out_found of *out_count files are there. */
+reshard_status rs_file_names_find_missing(rs_arena *arena, int64_t count, char *const *names,
+                                          const char **out_missing, uint64_t *out_found,
+                                          uint64_t *out_count);
+
+/* Finds the lowest of `numbers` numbers, from `first` on, that no file has in its name. The names
+ * differ in one number. Returns -1 if they are not such names, or if none is missing. */
+int64_t rs_file_names_missing_number(int64_t count, const rs_stored_file *files, int64_t first,
+                                     int64_t numbers);
+
+#endif

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * format_torch.c - files of torch.save: one, or a folder of them. A tensor's name is its path
+ * through nested dicts and lists. In a folder of several files, names begin with the file's name
+ * without its ending.
+ */
+#include "base/context.h"
+#include "checkpoint/format/rank_layout.h"
+#include "checkpoint/torch/torch_files.h"
+#include "checkpoint/torch/torch_formats.h"
+#include "checkpoint/torch/torch_ranks.h"
+#include "checkpoint/torch/torch_save.h"
+#include "checkpoint/torch/torch_write.h"
+
+#include <stdio.h>
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+typedef struct reading {
+    reshard_checkpoint *checkpoint;
+    int32_t file;
+    rs_occurrences list;
+} reading;
+
+static reshard_status take(void *user, const rs_torch_leaf *leaf)
+{
+    reading *r = user;
+    rs_occurrence found;
+    if (leaf->kind == RS_TORCH_VALUE)
+        return rs_torch_keep_value(r->checkpoint, r->file, leaf);
+    if (leaf->kind != RS_TORCH_TENSOR)
+        return rs_fail_about(RESHARD_ERR_UNSUPPORTED, r->checkpoint->files[r->file].name,
+                             "tensor \"%.*s\" is one rank's part of a %s; give the folder with the "
+                             "files of all ranks",
+                             rs_slice_shown(leaf->name), leaf->name.bytes,
+                             leaf->kind == RS_TORCH_DTENSOR ? "DTensor" : "ShardedTensor");
+    reshard_status status = rs_torch_occurrence(r->checkpoint, r->file, leaf, &found);
+    return status == RESHARD_OK ? rs_occurrences_add(r->checkpoint->context, &r->list, &found)
+                                : status;
+}
+
+static reshard_status probe(reshard_checkpoint *checkpoint, const rs_opening *opening, bool *out_is)
+{
+    reshard_status status = RESHARD_OK;
+    bool is = false;
+    if (checkpoint->file_count != 0)
+        return RESHARD_OK; /* another format has opened files already */
+    for (int64_t i = 0; status == RESHARD_OK && !is && i < opening->name_count; i++) {
+        if (!opening->is_folder || rs_torch_name_is(opening->names[i]))
+            status = rs_torch_probe_file(checkpoint, opening->names[i], &is);
+    }
+    *out_is = is;
+    return status;
+}
+
+/* Files with an ending of torch.save that it did not write are left out with a note. */
+static reshard_status open_files(reshard_checkpoint *checkpoint, const rs_opening *opening)
+{
+    int64_t count = 0;
+    reshard_status status = RESHARD_OK;
+    size_t bytes = (size_t)opening->name_count * sizeof(char *);
+    char **names = rs_allocate(checkpoint->context, bytes);
+    if (names == NULL)
+        return rs_allocation_status();
+    for (int64_t i = 0; status == RESHARD_OK && i < opening->name_count; i++) {
+        bool is = false;
+        if (opening->is_folder && !rs_torch_name_is(opening->names[i]))
+            continue;
+        status = rs_torch_probe_file(checkpoint, opening->names[i], &is);
+        if (is)
+            names[count++] = opening->names[i];
+        else if (status == RESHARD_OK)
+            status = rs_store_note(checkpoint, "%s: is not what torch.save writes: left out",
+                                   opening->names[i]);
+    }
+    if (status == RESHARD_OK)
+        status = rs_torch_open_named(checkpoint, count, names);
+    rs_release(checkpoint->context, names, bytes);
+    return status;
+}
+
+/* Refuses a file of ours that says it is one rank's: it is only a part of something. */
+static reshard_status check_whole(reshard_checkpoint *checkpoint)
+{
+    rs_slice *documents = NULL;
+    bool is_told = false;
+    reshard_status status = rs_torch_ranks_documents(checkpoint, &documents, &is_told);
+    for (int32_t i = 0; status == RESHARD_OK && is_told && i < checkpoint->named_count; i++) {
+        if (documents[i].bytes != NULL)
+            return rs_fail_about(
+                RESHARD_ERR_GAP, checkpoint->files[i].name,
+                "is the file of one rank (" RS_LAYOUT_KEY
+                "); give the folder with the files of all ranks, under their own names");
+    }
+    int32_t rank = 0, world = 0;
+    if (status == RESHARD_OK && checkpoint->named_count == 1 &&
+        rs_torch_rank_name(checkpoint->files[0].name, &rank, &world) && world > 1)
+        status =
+            rs_store_note(checkpoint, "%s is one of %d files, by its name: the others are not read",
+                          checkpoint->files[0].name, (int)world);
+    return status;
+}
+
+static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_opening *opening)
+{
+    reading r = {.checkpoint = checkpoint};
+    reshard_status status = open_files(checkpoint, opening);
+    if (status == RESHARD_OK)
+        status = check_whole(checkpoint);
+    for (; status == RESHARD_OK && r.file < checkpoint->named_count; r.file++) {
+        rs_slice stem = rs_torch_name_stem(checkpoint->files[r.file].name);
+        const rs_torch_root names = {.prefix = checkpoint->named_count > 1 ? stem : (rs_slice){0},
+                                     .alone = stem};
+        status = rs_torch_walk_file(checkpoint, r.file, &names, take, &r);
+    }
+    if (status == RESHARD_OK)
+        status = rs_torch_check_names(checkpoint, &r.list);
+    if (status == RESHARD_OK)
+        status = rs_store_join(checkpoint, &r.list);
+    if (status == RESHARD_OK)
+        status = rs_torch_note_globals(checkpoint);
+    rs_occurrences_release(checkpoint->context, &r.list);
+    return status;
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+static reshard_status lay_out(rs_laying *laying)
+{
+    const rs_selection *selection = &laying->cuts->selection;
+    reshard_status status = rs_target_find_tied(laying);
+    laying->target->file_count = 1;
+    for (int64_t i = 0; status == RESHARD_OK && i < selection->count; i++) {
+        const rs_selected *selected = &selection->items[i];
+        status = rs_torch_check_dtype(selected->name, selected->dtype);
+        if (status == RESHARD_OK)
+            status = laying->target->owners[i] >= 0 ? rs_target_add_tied(laying, selected)
+                                                    : rs_target_add_whole(laying, selected, 0);
+    }
+    return status;
+}
+
+static void name_file(const rs_target *target, int32_t file, int32_t rank,
+                      char out_name[RS_FILE_NAME_BYTES])
+{
+    (void)target;
+    (void)file;
+    (void)rank;
+    (void)snprintf(out_name, RS_FILE_NAME_BYTES, "model.pt");
+}
+
+static const rs_torch_style style = {.write = rs_torch_save_plain};
+
+static reshard_status place(rs_target *target, int32_t file)
+{
+    return rs_torch_save_place(target, file, &style);
+}
+
+static reshard_status finish(const rs_target *target, const rs_finishing *finishing)
+{
+    return rs_torch_save_finish(target, finishing, &style);
+}
+
+const rs_format rs_format_torch = {
+    .name = "torch",
+    .description = "what torch.save writes: a file of nested dicts and lists, or a folder of them",
+    .looks_for = "*.pt, *.pth, *.bin, *.ckpt",
+    .takes_any = true,
+    .probe = probe,
+    .read = read_files,
+    .split = &rs_format_torch_ranks,
+    .has_crcs = true,
+    .holds_value = rs_torch_nest_holds,
+    .lay_out = lay_out,
+    .name_file = name_file,
+    .place = place,
+    .write_head = rs_torch_save_head,
+    .finish = finish,
+};

@@ -1,0 +1,330 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Megatron-Core's folders to Hugging Face and back, against megatron_files.py, which shares no code with the library."""
+import json
+import os
+import pickle
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(HERE, "..", "cli")]
+import dcp_files
+import files
+import megatron_files
+import support
+import torch_files
+from megatron_files import FAMILIES, Family
+from test_convert import ConvertTest
+
+TO_HF = ["--as", "hf"]
+TO_MEGATRON = ["--as", "megatron"]
+
+
+def family(name):
+    return Family(**FAMILIES[name])
+
+
+class MegatronTest(ConvertTest):
+    def write_config(self, folder, config):
+        os.makedirs(self.at(folder), exist_ok=True)
+        self.write_text(f"{folder}/config.json", json.dumps(config))
+
+    def write_megatron(self, name, made, mc, **how):
+        """A training run's folder with one iteration, and config.json unless config=False."""
+        config = how.pop("config", True)
+        megatron_files.write(self.at(f"{name}/iter_0001000"), mc, gated=made.model_type != "nemotron", **how)
+        self.write_text(f"{name}/latest_checkpointed_iteration.txt", "1000")
+        if config:
+            self.write_config(name, made.config())
+
+    def check_hf(self, folder, want):
+        found = files.read_hf(self.at(folder))
+        self.assertEqual(sorted(found), sorted(want))
+        for name, array in want.items():
+            self.assertEqual(found[name], array, name)
+
+
+class In(MegatronTest):
+    def test_every_family(self):
+        """Stacked and numbered layers, the common state in a file and in an entry, config.json above and beside."""
+        for name in FAMILIES:
+            made = family(name)
+            hf, mc = made.make()
+            forms = {"layers": (mc, "entry")} if made.dense is not None else {"layers": (mc, "entry"), "stacked": (made.stacked(mc), "file")}
+            for form, (tensors, common) in forms.items():
+                folder = f"{name}-{form}"
+                self.write_megatron(folder, made, made.pad(tensors), tp=2, common=common)
+                done = self.convert(folder, folder + "-hf", *TO_HF)
+                self.check_hf(folder + "-hf", hf)
+                count = len(megatron_files.extra_states(tensors))
+                self.assertIn(f"{count} entries with states of Transformer Engine (_extra_state) stay behind", done["notes"], name)
+                self.assertIn(f"the map cuts off {(1 if made.tied else 2) * 10 * made.hidden} elements of padding", done["notes"])
+                self.assertEqual(sorted(os.listdir(self.at(folder + "-hf"))), ["config.json", "model.safetensors"])
+
+    def test_arguments_for_want_of_a_configuration(self):
+        for name in ("llama", "tied", "qwen3_moe", "deepseek_v3"):
+            made = family(name)
+            hf, mc = made.make()
+            tensors = made.pad(mc if made.dense is not None else made.stacked(mc))
+            for common in ("file", "entry", "both"):
+                folder = f"{name}-{common}"
+                self.write_megatron(folder, made, tensors, config=False, common=common, args=made.args())
+                done = self.convert(folder, folder + "-hf", *TO_HF)
+                self.assertIn("no config.json: the arguments of the training run describe the model", done["notes"])
+                self.check_hf(folder + "-hf", hf)
+        # An iteration's folder by itself, too.
+        self.convert("llama-both/iter_0001000", "alone", *TO_HF)
+        self.check_hf("alone", family("llama").make()[0])
+
+    def test_without_any_configuration(self):
+        made = family("llama")
+        _, mc = made.make()
+        self.write_megatron("a", made, made.stacked(mc), config=False)
+        found = self.read_json("inspect", self.at("a"))
+        self.assertEqual(found["format"], "megatron")
+        self.assertIn("no config.json, and no arguments in the common state, describe the model", found["notes"])
+        self.fails("a", "b", *TO_HF, words="nothing says how long axis g is: $num_key_value_heads has no value, in config.json or set")
+        # All of it can be set.
+        sets = [word for key in ("num_hidden_layers", "num_key_value_heads", "head_dim", "vocab_size") for word in ("--set", f"{key}={made.config()[key]}")]
+        self.convert("a", "c", *TO_HF, *sets)
+        self.check_hf("c", family("llama").make()[0])
+
+    def test_padding_that_nothing_tells(self):
+        made = family("llama")
+        hf, mc = made.make()
+        args = made.args()
+        del args["vocab_size"]
+        padded = made.pad(made.stacked(mc))
+        self.write_megatron("a", made, padded, config=False, args=args)
+        done = self.convert("a", "b", *TO_HF)
+        self.assertIn("nothing says how long the vocabulary is without the rows that pad it; vocab_size in a config.json would", done["notes"])
+        self.check_hf("b", {**hf, "model.embed_tokens.weight": padded["embedding.word_embeddings.weight"], "lm_head.weight": padded["output_layer.weight"]})
+
+    def test_states_of_ranks_stay_behind(self):
+        made = family("llama")
+        hf, mc = made.make()
+        more = {"rng_state/shard_0.0_1.2": [[{"random_rng_state": 1}]], "rng_state/shard_0.1_1.2": [[{"random_rng_state": 2}]],
+                "rerun_state_machine_state/shard_0_1": [{"mode": 0}]}
+        self.write_megatron("a", made, made.stacked(mc), more=more)
+        done = self.convert("a", "b", *TO_HF)
+        self.assertIn("2 entries with random states of ranks (rng_state) stay behind", done["notes"])
+        self.assertIn("1 entry with states of the rerun machine stays behind", done["notes"])
+        self.check_hf("b", hf)
+
+    def test_optimizers_by_parameter(self):
+        """fully_reshardable and the plain form follow their parameters; hf takes the model, other formats take all."""
+        made = family("qwen2")
+        hf, mc = made.make()
+        states, want = {}, dict(hf)
+        for word, front in (("exp_avg", "optimizer.state.exp_avg."), ("param", "optimizer.state.param."), ("fp32_param", "chained_1.optimizer.state.fp32_param.")):
+            other_hf, other = Family(seed=len(word), **FAMILIES["qwen2"]).make()
+            states.update({front + name: array for name, array in made.stacked(other).items()})
+            want.update({front + name: array for name, array in other_hf.items()})
+        self.write_megatron("a", made, made.stacked(mc), optimizer=states)
+        done = self.convert("a", "b", *TO_HF)
+        self.assertIn(f"{len(states)} states of an optimizer stay behind", done["notes"])
+        self.check_hf("b", hf)
+        self.convert("a", "c", *TO_HF, "--format", "dcp", "--to", "fsdp=2")
+        found, _, _ = dcp_files.read(self.at("c"))
+        self.assertEqual(found, want)
+
+    def test_optimizers_in_other_forms(self):
+        made = family("llama")
+        hf, mc = made.make()
+        bucket = "optimizer.distributed.dp_group_idx_0.gbuf_idx_0.dtype_(torch.bfloat16, torch.float32).bucket_idx_0.exp_avg"
+        flat = {bucket: made.tensor(100, dtype="F32"), "chained_0." + bucket: made.tensor(50, dtype="F32")}
+        sharded = {"optimizer.state.exp_avg.decoder.layers.mlp.linear_fc1.weight": made.tensor(2, 10, 4 * made.hidden, dtype="F32")}
+        for optimizer, first in ((flat, "chained_0." + bucket), (sharded, next(iter(sharded)))):
+            self.write_megatron(f"a{len(optimizer)}", made, made.stacked(mc), optimizer=optimizer)
+            done = support.run("convert", self.at(f"a{len(optimizer)}"), self.at(f"b{len(optimizer)}"), *TO_HF)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(f"of an optimizer {'is' if len(optimizer) == 1 else 'are'} left out (\"{first}\"", done.stderr)
+            self.assertIn("not stored parameter by parameter, as Megatron does with fully_reshardable", done.stderr)
+            self.check_hf(f"b{len(optimizer)}", hf)
+        self.write_megatron("c", made, made.stacked(mc), more={"optimizer.distributed.dp_group_idx_0.gathered/shard_0_1": [{"a": 1}]})
+        done = self.convert("c", "d", *TO_HF)
+        self.assertIn("1 entry with states of an optimizer, gathered as objects stays behind", done["notes"])
+        self.check_hf("d", hf)
+
+    def test_refusals(self):
+        made = family("llama")
+        _, mc = made.make()
+        self.write_megatron("z", made, made.stacked(mc))
+        self.write_text("z/iter_0001000/metadata.json", '{"sharded_backend": "zarr", "sharded_backend_version": 1}')
+        self.fails("z", "b", *TO_HF, words="a checkpoint of Megatron's old backend zarr is not read; save it as torch_dist")
+        # A name that the map does not know, and a layer that is not there.
+        self.write_megatron("x", made, {**made.stacked(mc), "decoder.layers.self_attention.linear_gate.weight": made.tensor(2, 3)})
+        self.fails("x", "b", *TO_HF, words='no line is for "decoder.layers.self_attention.linear_gate.weight"')
+        self.write_megatron("y", made, {name: array for name, array in mc.items() if "layers.1." not in name})
+        self.fails("y", "b", *TO_HF, words='there is no "decoder.layers.1.')
+        # Other JSON beside a distributed checkpoint.
+        for text in ("{", "[1]", '{"a": {"sharded_backend": "zarr"}}', '{"sharded_backend": 3}', "{}"):
+            self.write_text("z/iter_0001000/metadata.json", text)
+            self.assertEqual(self.read_json("inspect", self.at("z"))["format"], "dcp", text)
+
+
+def read_chunks(folder):
+    """{key: sorted [(offset, size)]} of .metadata, and the files that hold each."""
+    with dcp_files.Torch("2.6"), open(os.path.join(folder, ".metadata"), "rb") as stream:
+        metadata = pickle.load(stream)
+    chunks = {name: sorted((tuple(chunk.offsets), tuple(chunk.sizes)) for chunk in entry.chunks)
+              for name, entry in metadata.state_dict_metadata.items() if type(entry).__name__ == "TensorStorageMetadata"}
+    places = {}
+    for index, info in metadata.storage_data.items():
+        if index.offset is not None:
+            places.setdefault(info.relative_path, []).append((index.fqn, tuple(index.offset)))
+    return chunks, places
+
+
+class Out(MegatronTest):
+    MESHES = {"tp=2,pp=2": (2, 2, 1), "ep=2": (1, 1, 2), "tp=2,pp=2,ep=2": (2, 2, 2)}
+
+    def check_folder(self, folder, made, want, tp, extras=True):
+        """Keys, shapes and bytes; chunks; the common state in both homes; nothing else."""
+        inside = self.at(folder + "/release")
+        found, values, paths = dcp_files.read(inside)
+        self.assertEqual(sorted(found), sorted(want))
+        for name, array in want.items():
+            self.assertEqual(found[name], array, name)
+        self.assertIsNone(paths)
+        gated, padded = made.model_type != "nemotron", -(-made.vocab // (128 * tp)) * 128 * tp
+        chunks, _ = read_chunks(inside)
+        for name, array in want.items():
+            self.assertEqual(chunks[name], sorted(megatron_files.chunks(name, array[1], tp, gated, padded)), name)
+        common = torch_files.load_value(values.pop("common_state/shard_0_1"))
+        state = {"checkpoint_version": 3.0, "iteration": 0, "content_metadata": {"singleton_local_shards": False, "chained_optim_avoid_prefix": True}}
+        self.assertEqual(common, [state])
+        with open(inside + "/common.pt", "rb") as stream:
+            self.assertEqual(torch_files.load_value(stream.read()), state)
+        self.assertEqual(set(values), megatron_files.extra_states(want) if extras else set())
+        for value in values.values():
+            self.assertEqual(torch_files.load_value(value), [None])
+        with open(inside + "/metadata.json", encoding="utf-8") as stream:
+            self.assertEqual(json.load(stream), {"sharded_backend": "torch_dist", "sharded_backend_version": 1, "common_backend": "torch", "common_backend_version": 1})
+        with open(self.at(folder + "/latest_checkpointed_iteration.txt"), encoding="utf-8") as stream:
+            self.assertEqual(stream.read(), "release")
+        self.assertEqual(sorted(os.listdir(self.at(folder))), ["config.json", "latest_checkpointed_iteration.txt", "release"])
+        self.assertTrue(all(name in (".metadata", "common.pt", "metadata.json") or name.endswith(".distcp") for name in os.listdir(inside)))
+
+    def test_every_family_there_and_back(self):
+        for name in FAMILIES:
+            made = family(name)
+            hf, mc = made.make()
+            self.write_hf(name, hf, made.config())
+            first = self.read_json("digest", self.at(name))
+            for mesh, (tp, pp, ep) in self.MESHES.items():
+                if ep > 1 and not made.experts:
+                    continue
+                folder = f"{name}-{mesh}"
+                done = self.convert(name, folder, *TO_MEGATRON, "--to", mesh)
+                want = mc if made.dense is not None else made.stacked(mc)
+                self.check_folder(folder, made, want, tp)
+                self.assertTrue(any(line.startswith("layers are " + ("stacked" if made.dense is None else "numbered")) for line in done["notes"]), done["notes"])
+                self.convert(folder, folder + "-back", *TO_HF)
+                self.assertEqual(self.read_json("digest", self.at(folder + "-back")), first)
+                self.check_hf(folder + "-back", hf)
+
+    def test_which_rank_has_what(self):
+        """A stage has its layers, the first the embedding, the last the ends; ranks of ep have their experts."""
+        made = family("qwen3_moe")
+        hf, _ = made.make()
+        self.write_hf("a", hf, made.config())
+        self.convert("a", "b", *TO_MEGATRON, "--to", "pp=2,ep=2,tp=2")
+        _, places = read_chunks(self.at("b/release"))
+        self.assertEqual(len(places), 8)
+        for file, entries in places.items():
+            rank = int(file.split("_")[2])
+            stage, share, _ = rank // 4, rank // 2 % 2, rank % 2
+            for name, offset in entries:
+                if name.startswith("decoder.layers."):
+                    self.assertEqual(offset[0], stage, (file, name))
+                if ".experts.experts." in name:
+                    self.assertEqual(offset[1] // 2, share, (file, name))
+                if name.startswith(("embedding", "output_layer", "decoder.final")):
+                    self.assertEqual(stage, 0 if name.startswith("embedding") else 1, (file, name))
+
+    def test_without_a_mesh(self):
+        made = family("llama")
+        hf, mc = made.make()
+        self.write_hf("a", hf, made.config())
+        self.convert("a", "b", *TO_MEGATRON)
+        self.check_folder("b", made, made.stacked(mc), 1)
+        self.convert("a", "c", *TO_MEGATRON, "--set", "extra_state=0", "--set", "per_layer=1")
+        self.check_folder("c", made, mc, 1, extras=False)
+        self.convert("b", "d", *TO_HF)
+        self.convert("c", "e", *TO_HF)
+        self.check_hf("d", hf)
+        self.check_hf("e", hf)
+
+    def test_resumed(self):
+        made = family("llama")
+        hf, mc = made.make()
+        self.write_hf("a", hf, made.config())
+        self.convert("a", "whole", *TO_MEGATRON, "--to", "tp=2")
+        self.kill_after_a_record("convert", self.at("a"), self.at("b"), *TO_MEGATRON, "--to", "tp=2", "--max-memory", "2M", target=self.at("b"))
+        self.convert("a", "b", *TO_MEGATRON, "--to", "tp=2", "--max-memory", "2M", "--resume", "--verify")
+        self.check_folder("b", made, made.stacked(mc), 2)
+        for name in os.listdir(self.at("whole/release")):
+            with open(self.at(f"whole/release/{name}"), "rb") as one, open(self.at(f"b/release/{name}"), "rb") as other:
+                self.assertEqual(one.read(), other.read(), name)
+
+    def test_refusals(self):
+        made = family("llama")
+        hf, _ = made.make()
+        self.write_hf("a", hf, made.config())
+        self.fails("a", "b", *TO_MEGATRON, "--to", "tp=3", words="elements do not divide by tp=3")
+        self.fails("a", "b", *TO_MEGATRON, "--to", "pp=3", words="2 elements do not divide by pp=3")
+        self.write_hf("q", {**hf, "model.layers.0.mlp.gate_proj.weight_scale_inv": made.tensor(1, 1, dtype="F32")}, made.config())
+        self.fails("q", "b", *TO_MEGATRON, words='no line is for "model.layers.0.mlp.gate_proj.weight_scale_inv"')
+        # Experts in some layers only, which nothing tells.
+        mixed = family("qwen3_moe")
+        hf, _ = mixed.make()
+        self.write_hf("m", {name: array for name, array in hf.items() if "layers.1.mlp.experts" not in name}, mixed.config())
+        self.fails("m", "b", *TO_MEGATRON, words='but no "model.layers.1.mlp.experts.0.down_proj.weight", which goes with it')
+
+
+class Legacy(MegatronTest):
+    def check(self, name, label, config=True, **how):
+        made = family(name)
+        if "layers" in how:
+            made.layers = how.pop("layers")
+        hf, mc = made.make()
+        folder = f"{name}-{label}"
+        megatron_files.write_legacy(self.at(f"{folder}/iter_0000007"), made, made.pad(mc), **how)
+        self.write_text(f"{folder}/latest_checkpointed_iteration.txt", "7")
+        if config:
+            self.write_config(folder, made.config())
+        self.assertEqual(self.read_json("inspect", self.at(folder))["format"], "megatron-legacy")
+        done = self.convert(folder, folder + "-hf", *TO_HF, "--verify")
+        self.check_hf(folder + "-hf", hf)
+        self.assertTrue(any("are not read: legacy files hold them by rank" in line for line in done["notes"]), done["notes"])
+
+    def test_ranks(self):
+        self.check("llama", "one")
+        self.check("llama", "tp2pp2", tp=2, pp=2)
+        self.check("qwen2", "virtual", layers=8, tp=2, pp=2, virtual=2)
+        self.check("tied", "tied", tp=2, pp=2)
+        self.check("llama", "args", config=False, tp=2, pp=2)
+        self.check("qwen3_moe", "sequential", tp=2, pp=2, ep=2)
+        self.check("qwen3_moe", "grouped", ep=2, grouped=True)
+        self.check("mixtral", "mixtral", pp=2, ep=2, grouped=True)
+
+    def test_names_before_megatron_core(self):
+        self.check("llama", "old", tp=2, pp=2, old=True)
+
+    def test_refusals(self):
+        made = family("llama")
+        _, mc = made.make()
+        megatron_files.write_legacy(self.at("m"), made, mc, tp=2, pp=2, skip=[(1, 1, 0)])
+        self.fails("m", "x", *TO_HF, words="mp_rank_01_001/model_optim_rng.pt is missing; the arguments tell of 2 x 2 x 1 ranks")
+        megatron_files.write_legacy(self.at("f"), made, mc, tp=2, skip=[(0, 0, 0)])
+        self.fails("f", "x", *TO_HF, words="mp_rank_00/model_optim_rng.pt is missing")
+        megatron_files.write_legacy(self.at("u"), made, mc, tp=2, decoder_first_pipeline_num_layers=1)
+        self.fails("u", "x", *TO_HF, words="are not spread evenly over 1 stages, which is not read; save it as torch_dist")
+        for root, words in (({"checkpoint_version": 3.0, "model": {}}, "has no arguments of Megatron-LM (args)"),
+                            ({"args": megatron_files.namespace(made.args()), "model": {}}, "is of checkpoint_version 0 or 1")):
+            torch_files.write(self.at("v/mp_rank_00/model_optim_rng.pt"), root)
+            self.fails("v", "x", *TO_HF, words=words)
+
+
+if __name__ == "__main__":
+    support.main()

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The forward pass of a model with Hugging Face's tensors, in f64: llama, qwen3 and qwen3_moe."""
+import numpy
+
+
+def norm(x, weight, epsilon):
+    return x / numpy.sqrt((x * x).mean(-1, keepdims=True) + epsilon) * weight
+
+
+def rotate(x, base):
+    """x: [tokens, heads, size]. Hugging Face's order: element i turns with element i + size / 2."""
+    tokens, _, size = x.shape
+    angles = numpy.outer(numpy.arange(tokens), base ** (-numpy.arange(0, size, 2) / size))[:, None, :]
+    first, second = x[..., :size // 2], x[..., size // 2:]
+    return numpy.concatenate([first * numpy.cos(angles) - second * numpy.sin(angles),
+                              second * numpy.cos(angles) + first * numpy.sin(angles)], -1)
+
+
+def softmax(x):
+    x = numpy.exp(x - x.max(-1, keepdims=True))
+    return x / x.sum(-1, keepdims=True)
+
+
+def silu(x):
+    return x / (1 + numpy.exp(-x))
+
+
+def feed(w, x, name):
+    return (silu(x @ w[name + ".gate_proj.weight"].T) * (x @ w[name + ".up_proj.weight"].T)) @ w[name + ".down_proj.weight"].T
+
+
+def mix(w, x, name, config):
+    """The chosen experts of each token, weighted so that their shares add up to one."""
+    shares = softmax(x @ w[name + ".gate.weight"].T)
+    out = numpy.zeros_like(x)
+    for token in range(len(x)):
+        chosen = numpy.argsort(-shares[token])[:config["num_experts_per_tok"]]
+        for e in chosen:
+            out[token] += shares[token, e] / shares[token, chosen].sum() * feed(w, x[token], f"{name}.experts.{e}")
+    return out
+
+
+def attend(w, x, name, config):
+    heads, groups, size = config["num_attention_heads"], config["num_key_value_heads"], config["head_dim"]
+    parts = {}
+    for p, count in (("q", heads), ("k", groups), ("v", groups)):
+        one = (x @ w[f"{name}.{p}_proj.weight"].T + w.get(f"{name}.{p}_proj.bias", 0)).reshape(len(x), count, size)
+        if f"{name}.{p}_norm.weight" in w:
+            one = norm(one, w[f"{name}.{p}_norm.weight"], config["rms_norm_eps"])
+        parts[p] = rotate(one, config["rope_theta"]) if p != "v" else one
+    k, v = (numpy.repeat(parts[p], heads // groups, 1) for p in "kv")
+    scores = numpy.einsum("qhd,khd->hqk", parts["q"], k) / numpy.sqrt(size)
+    scores += numpy.triu(numpy.full((len(x), len(x)), -numpy.inf), 1)
+    return numpy.einsum("hqk,khd->qhd", softmax(scores), v).reshape(len(x), -1) @ w[f"{name}.o_proj.weight"].T
+
+
+def logits(w, config, tokens):
+    w = {name: value.astype("f8") for name, value in w.items()}
+    x = w["model.embed_tokens.weight"][tokens]
+    for n in range(config["num_hidden_layers"]):
+        name = f"model.layers.{n}"
+        x = x + attend(w, norm(x, w[name + ".input_layernorm.weight"], config["rms_norm_eps"]), name + ".self_attn", config)
+        y = norm(x, w[name + ".post_attention_layernorm.weight"], config["rms_norm_eps"])
+        x = x + (mix(w, y, name + ".mlp", config) if name + ".mlp.gate.weight" in w else feed(w, y, name + ".mlp"))
+    head = w.get("lm_head.weight", w["model.embed_tokens.weight"])
+    return norm(x, w["model.norm.weight"], config["rms_norm_eps"])[-1] @ head.T
