@@ -15,8 +15,9 @@ typedef struct pool_run {
     const rs_pool *pool;
     atomic_int_fast64_t next;
     atomic_bool stopped;
-    rs_mutex mutex; /* guards the fields below, until all threads are joined */
-    rs_error error; /* the first */
+    rs_mutex mutex;      /* guards the fields below, until all threads are joined */
+    rs_error error;      /* that of failed_item */
+    int64_t failed_item; /* the lowest item that failed; -1: a thread could not begin */
 } pool_run;
 
 typedef struct pool_thread {
@@ -32,12 +33,15 @@ int32_t rs_pool_thread_count(int32_t asked)
     return (int32_t)rs_max(1, rs_min(count, RS_POOL_THREADS_MAX));
 }
 
-static void stop(pool_run *run, reshard_status status)
+/* Items are taken in order and all that were taken are finished, so the lowest item that fails is
+ * the same in every run, however the threads race. */
+static void stop(pool_run *run, int64_t item, reshard_status status)
 {
     rs_mutex_lock(&run->mutex);
-    if (run->error.status == RESHARD_OK) {
+    if (run->error.status == RESHARD_OK || item < run->failed_item) {
         run->error = *rs_error_last();
         run->error.status = status;
+        run->failed_item = item;
     }
     rs_mutex_unlock(&run->mutex);
     atomic_store(&run->stopped, true);
@@ -77,14 +81,15 @@ static void work(pool_run *run, int32_t thread)
     reshard_status status = RESHARD_OK;
     if (pool->enter != NULL)
         status = pool->enter(pool->user, thread);
-    int64_t item;
-    while (status == RESHARD_OK && (item = take_item(run)) >= 0) {
+    int64_t item = -1, next;
+    while (status == RESHARD_OK && (next = take_item(run)) >= 0) {
+        item = next;
         status = pool->run(pool->user, thread, item);
         if (status == RESHARD_OK && thread == 0)
             status = look_around(pool);
     }
     if (status != RESHARD_OK)
-        stop(run, status);
+        stop(run, item, status);
     if (pool->leave != NULL)
         pool->leave(pool->user, thread);
 }

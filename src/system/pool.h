@@ -33,9 +33,10 @@ typedef struct rs_pool {
     uint64_t total;
 } rs_pool;
 
-/* Runs all items and returns when all threads are done. The first error on any thread is returned
- * with its text, and no item starts after it. Errors: CANCELLED if the context's user asks for it.
- * If the system cannot start enough threads, those that did start do all the work. */
+/* Runs all items and returns when all threads are done. No item starts after an error. Of several
+ * errors, that of the lowest item is returned with its text, so it does not depend on the threads.
+ * Errors: CANCELLED if the context's user asks for it. If the system cannot start enough threads,
+ * those that did start do all the work. */
 reshard_status rs_pool_run(const rs_pool *pool);
 
 /* The number of threads to use if the user asks for `asked`: that many, up to RS_POOL_THREADS_MAX;

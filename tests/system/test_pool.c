@@ -7,6 +7,7 @@
 
 #include <stdatomic.h>
 #include <string.h>
+#include <time.h>
 
 enum { ITEMS = 500, THREADS = 4 };
 
@@ -22,6 +23,11 @@ typedef struct job {
     uint64_t reported, reports;
     int cancel_after; /* reports; 0: never */
 } job;
+
+static void rest(int milliseconds)
+{
+    nanosleep(&(struct timespec){.tv_nsec = milliseconds * 1000000L}, NULL);
+}
 
 static job new_job(void)
 {
@@ -142,6 +148,31 @@ static void test_pool__first_error_with_its_words(void **state)
     }
 }
 
+/* Item 1 fails well after item 2 has failed. */
+static reshard_status fail_late(void *user, int32_t thread, int64_t item)
+{
+    atomic_bool *failed = user;
+    (void)thread;
+    if (item == 2)
+        atomic_store(failed, true);
+    for (int i = 0; item == 1 && i < 5000 && !atomic_load(failed); i++)
+        rest(1);
+    if (item == 1)
+        rest(20);
+    return item == 0 ? RESHARD_OK : rs_fail(RESHARD_ERR_CHECK, "item %d is bad", (int)item);
+}
+
+/* Which thread is faster does not decide which error is told. */
+static void test_pool__lowest_error(void **state)
+{
+    (void)state;
+    atomic_bool failed = false;
+    rs_pool pool = {.user = &failed, .thread_count = 3, .end = 50, .run = fail_late};
+    assert_int_equal(rs_pool_run(&pool), RESHARD_ERR_CHECK);
+    assert_string_equal(reshard_error_text(), "item 1 is bad");
+    assert_true(failed);
+}
+
 static reshard_status fail_at_length(void *user, int32_t thread, int64_t item)
 {
     (void)thread, (void)item;
@@ -240,6 +271,7 @@ int main(void)
         cmocka_unit_test(test_pool__runs_each_item_once),
         cmocka_unit_test(test_pool__few_items),
         cmocka_unit_test(test_pool__first_error_with_its_words),
+        cmocka_unit_test(test_pool__lowest_error),
         cmocka_unit_test(test_pool__long_words),
         cmocka_unit_test(test_pool__fields),
         cmocka_unit_test(test_pool__enter_fails),
