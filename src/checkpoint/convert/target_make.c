@@ -244,7 +244,7 @@ static reshard_dtype find_cast(const rs_selection *selection)
     for (int64_t i = 0; i < selection->count; i++) {
         const rs_selected *item = &selection->items[i];
         const rs_stored_tensor *stored = item->stored;
-        bool was_cast = item->dtype != stored->dtype || rs_formula_is_quantised(stored) ||
+        bool was_cast = item->dtype != stored->dtype || rs_formula_was_quantised(stored) ||
                         stored->block_type != NULL;
         if (!was_cast && !rs_dtype_is_float(item->dtype))
             continue;
@@ -387,6 +387,7 @@ static reshard_status lay_out_mapped(rs_target *target, reshard_mesh *mesh,
         status = rs_params_file_make(target, naming, &config);
     if (status == RESHARD_OK)
         status = lay_out(target, mesh, &others, &config);
+    target->dequantises = options->dequantize != RESHARD_DTYPE_NONE;
     rs_config_release(&config);
     return status;
 }

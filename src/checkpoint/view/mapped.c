@@ -38,25 +38,14 @@ static reshard_status warn(rs_mapped_order *order, const char *format, ...)
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-/* Blocks are decoded while they are read, before a map sees them; codes and scales are not. */
-static bool has_blocks(const reshard_checkpoint *source)
-{
-    for (int64_t i = 0; i < source->tensor_count; i++) {
-        if (source->tensors[i].block_type != NULL)
-            return true;
-    }
-    return false;
-}
-
 static reshard_status check_options(const reshard_checkpoint *source,
                                     const reshard_conversion_options *options)
 {
     if (options->map_file != NULL && options->map_text != NULL)
         return rs_fail(RESHARD_ERR_INVALID, "map_file and map_text are both given; one is enough");
-    if (options->dequantize != RESHARD_DTYPE_NONE && !has_blocks(source))
-        return rs_fail(RESHARD_ERR_UNSUPPORTED,
-                       "weights are not dequantised and mapped in one step; dequantise them "
-                       "first, then convert the output by the map");
+    if (source->viewed != NULL)
+        return rs_fail_about(RESHARD_ERR_INVALID, source->path,
+                             "is seen through a map already; name the checkpoint itself");
     return RESHARD_OK;
 }
 
@@ -212,9 +201,12 @@ static reshard_status list_sources(making *m, const reshard_map_target *target,
 static reshard_status make_tensor(making *m, const reshard_map_target *target, made_tensor *made)
 {
     bool is_same = false;
-    reshard_status status = rs_mapped_make(m->mapping, target, &made->tensor, &is_same);
+    const rs_formula_link *links = NULL;
+    reshard_status status = rs_mapped_make(m->mapping, target, &made->tensor, &is_same, &links);
     if (status == RESHARD_OK)
         status = list_sources(m, target, &made->origin);
+    made->origin.link_count = target->link_count;
+    made->origin.links = links;
     m->same_count += is_same;
     made->dtype = target->dtype;
     if (status == RESHARD_OK && made->dtype != made->tensor.dtype &&
@@ -550,6 +542,11 @@ reshard_status rs_mapped_create(rs_mapped_order *order, const reshard_checkpoint
     if (status == RESHARD_OK)
         *out_mapped = is_made ? mapped : NULL;
     return status;
+}
+
+bool rs_mapped_takes_model(const rs_naming *naming)
+{
+    return naming == NULL || naming->format == NULL || strcmp(naming->format, "hf") == 0;
 }
 
 void rs_mapped_select(const rs_mapped *mapped, rs_selection *selection)

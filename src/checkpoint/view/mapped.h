@@ -34,6 +34,8 @@ typedef struct rs_mapped_origin {
     const int64_t *sources; /* indices of tensors of the source, each once */
     const char *file;       /* the map, and the line of it that makes the tensor */
     int32_t line;
+    int64_t link_count; /* which elements of these go where; none: a constant */
+    const rs_formula_link *links;
 } rs_mapped_origin;
 
 typedef struct rs_mapped {
@@ -63,9 +65,18 @@ reshard_status rs_mapped_create(rs_mapped_order *order, const reshard_checkpoint
                                 const reshard_conversion_options *options, const rs_naming *naming,
                                 rs_config *config, const rs_mapped **out_mapped);
 
+/* Whether what has a naming is a model alone, unless options say more: it is, where its format
+ * would be hf. naming NULL: that of a map of one's own. */
+bool rs_mapped_takes_model(const rs_naming *naming);
+
 /* Takes over what the map decided for each tensor of a selection of `made`, and what the selection
  * of the source left out. */
 void rs_mapped_select(const rs_mapped *mapped, rs_selection *selection);
+
+/* Finds the element of the source that is this one of a made tensor. Returns the tensor it is in;
+ * NULL: the element is a constant. */
+const rs_stored_tensor *rs_mapped_find(const rs_mapped *mapped, int64_t tensor,
+                                       const int64_t *index, int64_t out_index[RESHARD_NDIM_MAX]);
 
 /* Compares what the map expects of tensors that it leaves out. The tensors are divided among ranks.
  * Errors: CHECK. Collective. */
@@ -107,9 +118,11 @@ typedef struct rs_map_making {
     const reshard_map_result *result;
 } rs_map_making;
 
-/* Makes a tensor. *out_is_same: it is a tensor of the source as it is, under its name. */
+/* Makes a tensor. *out_is_same: it is a tensor of the source as it is, under its name. *out_links:
+ * those of the target. */
 reshard_status rs_mapped_make(const rs_map_making *mapping, const reshard_map_target *target,
-                              rs_stored_tensor *out_made, bool *out_is_same);
+                              rs_stored_tensor *out_made, bool *out_is_same,
+                              const rs_formula_link **out_links);
 /* Writes one element of the dtype. Errors: INVALID if the dtype cannot hold the value. */
 reshard_status rs_mapped_constant(rs_arena *arena, reshard_dtype dtype, double value,
                                   const void **out_element);
