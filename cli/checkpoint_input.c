@@ -45,7 +45,8 @@ static reshard_status take_view(cli_digesting *d)
 {
     reshard_checkpoint *view = NULL;
     const char *line = NULL;
-    if (d->viewing.as == NULL && d->viewing.map_file == NULL)
+    if (d->viewing.as == NULL && d->viewing.map_file == NULL &&
+        d->viewing.dequantize == RESHARD_DTYPE_NONE)
         return RESHARD_OK;
     reshard_status status = reshard_checkpoint_view(d->checkpoint, &d->viewing, &view);
     if (status != RESHARD_OK)

@@ -25,7 +25,8 @@ typedef struct reshard_comparison reshard_comparison;
 typedef struct reshard_comparison_options {
     size_t size; /* sizeof(reshard_comparison_options) */
     /* The options of the conversion that made B from A; A is compared as they change it. Only
-     * rules, sets, dtypes, includes, excludes, renames, `only`, `as` and maps count. For a
+     * rules, sets, dtypes, includes, excludes, renames, `only`, `as`, maps and, with one of
+     * these two, `dequantize` count. For a
      * conversion to hf that took the model alone, `only` is the model's name ("model"). If there
      * are rules, A must have been opened with keep_names. If neither a naming nor a map is given,
      * and each side has names that the other lacks, A is seen through the maps from its naming to
@@ -54,7 +55,7 @@ typedef struct reshard_comparison_options {
  * progress in bytes, and can be cancelled. Errors: IO; CORRUPT (also if copies differ within one
  * checkpoint); INVALID if A has tensors but none of them is compared; those of the conversion's
  * rules and patterns, and if digests are to be measured or a tolerance is not a number from 0 on;
- * UNSUPPORTED (digests of cast tensors, a conversion that dequantises, a view as B); CHECK if a
+ * UNSUPPORTED (digests of cast tensors, dequantising without a map, a view as B); CHECK if a
  * map leaves tensors of A out because of what they hold, and they hold something else; CANCELLED;
  * NO_MEMORY.
  *

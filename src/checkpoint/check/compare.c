@@ -316,7 +316,9 @@ static reshard_status read_options(const reshard_comparison_options *options,
     if (status == RESHARD_OK)
         status = rs_options_read("conversion options", out_chosen->conversion, out_conversion,
                                  sizeof *out_conversion);
-    if (status == RESHARD_OK && out_conversion->dequantize != RESHARD_DTYPE_NONE)
+    bool has_map = out_conversion->as != NULL || out_conversion->map_file != NULL ||
+                   out_conversion->map_text != NULL;
+    if (status == RESHARD_OK && out_conversion->dequantize != RESHARD_DTYPE_NONE && !has_map)
         status = rs_fail(RESHARD_ERR_UNSUPPORTED,
                          "compare: weights that were dequantised are only compared by the "
                          "conversion itself (verify)");

@@ -71,6 +71,11 @@ static reshard_status see(reshard_comparison *comparison, const reshard_conversi
         rs_mapped_create(&order, comparison->opened, options, naming, &config, &mapped);
     rs_config_release(&config);
     *out_is_seen = mapped != NULL;
+    if (status == RESHARD_OK && mapped == NULL && options->dequantize != RESHARD_DTYPE_NONE)
+        status = rs_fail_about(RESHARD_ERR_UNSUPPORTED, comparison->opened->path,
+                               "has the names of %s already, and weights that were dequantised are "
+                               "only compared through a map",
+                               options->as);
     if (status == RESHARD_OK && mapped != NULL)
         status = keep_notes(comparison, order.naming, &lines, &warnings);
     comparison->mapped = mapped;

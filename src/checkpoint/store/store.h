@@ -155,6 +155,9 @@ struct reshard_checkpoint {
     /* The checkpoint that this one is a view of (view/view.c). It outlives the view and owns all
      * that the two share; the view has an arena and tensors of its own. NULL: no view. */
     const reshard_checkpoint *viewed;
+    /* Its weights are values of what the files hold as codes and scales, so what config.json says
+     * about these is not about its tensors. */
+    bool is_dequantised;
     const char *view_rules; /* views: the family that cuts its names, if only that; else NULL */
     const char *format;
     int32_t file_count, file_capacity;

@@ -487,6 +487,13 @@ static reshard_status say_tied(rs_mapped_order *order, const reshard_checkpoint 
                          names[has[1][1]], names[!has[1][1]]);
 }
 
+/* Whether tensors do not fit a map, as those of quantised weights may not. */
+static bool is_misfit(reshard_status status)
+{
+    return status == RESHARD_ERR_INVALID || status == RESHARD_ERR_NOT_FOUND ||
+           status == RESHARD_ERR_MISMATCH || status == RESHARD_ERR_UNSUPPORTED;
+}
+
 static reshard_status create(rs_mapped_order *order, const reshard_checkpoint *source,
                              const reshard_conversion_options *options, const rs_naming *naming,
                              rs_config *config, rs_mapped *mapped, bool *out_is_made)
@@ -503,10 +510,16 @@ static reshard_status create(rs_mapped_order *order, const reshard_checkpoint *s
         status = rs_naming_dialect(source, config, &input.dialect);
     if (status == RESHARD_OK)
         status = rs_mapped_choose(&input, options, &choice);
+    bool has_chosen = choice.said != NULL || options->map_file != NULL || options->map_text != NULL;
+    bool is_quantised = options->dequantize == RESHARD_DTYPE_NONE;
+    if (is_quantised && has_chosen && is_misfit(status))
+        status = rs_mapped_hint_scales(order->arena, source, config, status);
     order->naming = choice.said;
     *out_is_made = choice.result != NULL;
     if (status == RESHARD_OK && *out_is_made)
         status = make_mapped(order, source, &choice, input.count, mapped);
+    if (status == RESHARD_OK && *out_is_made && is_quantised)
+        status = rs_mapped_check_scales(order->arena, source, config, mapped);
     if (status == RESHARD_OK && *out_is_made)
         status = say_tied(order, source, config, mapped);
     if (status == RESHARD_OK && *out_is_made)
@@ -525,6 +538,9 @@ reshard_status rs_mapped_create(rs_mapped_order *order, const reshard_checkpoint
     if (mapped == NULL)
         return rs_allocation_status();
     memset(mapped, 0, sizeof *mapped);
+    /* Values have no blocks. */
+    if (options->dequantize != RESHARD_DTYPE_NONE)
+        rs_config_forget_quantisation(config);
     if (status == RESHARD_OK)
         status = check_options(source, options);
     if (status == RESHARD_OK)
@@ -539,6 +555,7 @@ reshard_status rs_mapped_create(rs_mapped_order *order, const reshard_checkpoint
     if (status == RESHARD_OK)
         status = create(order, source, options, naming, config, mapped, &is_made);
     rs_selection_release(&mapped->selection, order->context);
+    mapped->made.is_dequantised = options->dequantize != RESHARD_DTYPE_NONE;
     if (status == RESHARD_OK)
         *out_mapped = is_made ? mapped : NULL;
     return status;

@@ -82,6 +82,17 @@ const rs_stored_tensor *rs_mapped_find(const rs_mapped *mapped, int64_t tensor,
  * Errors: CHECK. Collective. */
 reshard_status rs_mapped_compare(const rs_mapped *mapped, const rs_team *team);
 
+/* ---- between the files of this folder (mapped_scales.c) -------------------------------------- */
+
+/* Are the scales of quantised weights where their weights are? Errors: UNSUPPORTED, with the hint
+ * DEQUANTIZE. */
+reshard_status rs_mapped_check_scales(rs_arena *arena, const reshard_checkpoint *source,
+                                      rs_config *config, const rs_mapped *mapped);
+/* Call with the status of a map that did not fit. If the source has scales, they may be why: adds
+ * the hint DEQUANTIZE, unless there is another one. Returns the status. */
+reshard_status rs_mapped_hint_scales(rs_arena *arena, const reshard_checkpoint *source,
+                                     rs_config *config, reshard_status status);
+
 /* ---- between the files of this folder (mapped_choose.c) -------------------------------------- */
 
 /* The selected tensors, as a map sees them. */
