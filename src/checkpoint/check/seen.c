@@ -66,7 +66,8 @@ static reshard_status see(reshard_comparison *comparison, const reshard_conversi
                              .lines = &lines,
                              .warnings = &warnings,
                              .takes_model = rs_mapped_takes_model(naming),
-                             .verb = "compared"};
+                             .verb = "compared",
+                             .does = "makes"};
     reshard_status status =
         rs_mapped_create(&order, comparison->opened, options, naming, &config, &mapped);
     rs_config_release(&config);

@@ -234,9 +234,10 @@ static reshard_status make_room(rs_target *target, int64_t selected)
     return RESHARD_OK;
 }
 
-/* Finds the dtype of most floating-point bytes of the output, if some were cast to it; else NONE.
- * Quantised codes that stay as they are do not count. */
-static reshard_dtype find_cast(const rs_selection *selection)
+/* Finds the dtype of most floating-point bytes of the output, if some were cast to it, or if what
+ * config.json says of quantised ones has to go in any case; else NONE. Quantised codes that stay as
+ * they are do not count. */
+static reshard_dtype find_cast(const rs_selection *selection, bool dequantises)
 {
     uint64_t bytes[RESHARD_DTYPE_COUNT] = {0};
     bool is_cast[RESHARD_DTYPE_COUNT] = {false};
@@ -254,7 +255,7 @@ static reshard_dtype find_cast(const rs_selection *selection)
         if (bytes[item->dtype] > bytes[most])
             most = item->dtype;
     }
-    return is_cast[most] ? most : RESHARD_DTYPE_NONE;
+    return is_cast[most] || dequantises ? most : RESHARD_DTYPE_NONE;
 }
 
 static reshard_status tell_quantised(rs_target *target, const rs_selection *selection)
@@ -341,8 +342,8 @@ static reshard_status lay_out(rs_target *target, reshard_mesh *mesh,
         status = leave_tied(target, &cuts.book, &cuts.selection);
     if (status == RESHARD_OK && target->format->is_split)
         status = order_files(&laying, cuts.book.mesh);
-    target->cast = find_cast(selection);
-    target->dequantises = options->dequantize != RESHARD_DTYPE_NONE;
+    target->dequantises = options->dequantize != RESHARD_DTYPE_NONE || source->is_dequantised;
+    target->cast = find_cast(selection, target->dequantises);
     if (status == RESHARD_OK)
         status = target->format->lay_out(&laying);
     if (status == RESHARD_OK)
@@ -370,7 +371,8 @@ static reshard_status lay_out_mapped(rs_target *target, reshard_mesh *mesh,
                              .lines = &target->lines,
                              .warnings = &target->warnings,
                              .takes_model = target->format->takes_model,
-                             .verb = "written"};
+                             .verb = "written",
+                             .does = "writes"};
     reshard_status status =
         rs_mapped_create(&order, target->source, options, naming, &config, &target->mapped);
     target->naming = order.naming;
@@ -387,7 +389,6 @@ static reshard_status lay_out_mapped(rs_target *target, reshard_mesh *mesh,
         status = rs_params_file_make(target, naming, &config);
     if (status == RESHARD_OK)
         status = lay_out(target, mesh, &others, &config);
-    target->dequantises = options->dequantize != RESHARD_DTYPE_NONE;
     rs_config_release(&config);
     return status;
 }

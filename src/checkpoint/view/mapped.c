@@ -401,8 +401,8 @@ static reshard_status say_result(rs_mapped_order *order, const rs_map_choice *ch
         return order->naming != NULL ? RESHARD_OK : rs_allocation_status();
     }
     return say(order,
-                         "the map reads %.200s and writes %.200s: %lld tensor%s become%s %lld",
-                         choice->read, choice->written, (long long)read, read == 1 ? "" : "s",
+                         "the map reads %.200s and %s %.200s: %lld tensor%s become%s %lld",
+                         choice->read, order->does, choice->written, (long long)read, read == 1 ? "" : "s",
                          read == 1 ? "s" : "", (long long)m->count);
 }
 

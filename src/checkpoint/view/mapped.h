@@ -56,6 +56,7 @@ typedef struct rs_mapped_order {
     rs_notes *lines, *warnings; /* what the map leaves out; what is probably wrong */
     bool takes_model;           /* of a source with an optimizer, only the model is wanted */
     const char *verb;           /* what is done to the tensors: "written" */
+    const char *does;           /* what the map does then: "writes" */
     const char *naming;         /* out: for the user, the two namings and how they were found */
 } rs_mapped_order;
 

@@ -131,7 +131,8 @@ static reshard_status make(reshard_checkpoint *view, const reshard_view_options 
                              .lines = &lines,
                              .warnings = &view->warnings,
                              .takes_model = rs_mapped_takes_model(naming),
-                             .verb = "seen"};
+                             .verb = "seen",
+                             .does = "makes"};
     reshard_status status = rs_mapped_create(&order, source, &mapping, naming, &config, &mapped);
     rs_config_release(&config);
     if (status == RESHARD_OK)
