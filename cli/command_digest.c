@@ -109,15 +109,15 @@ static int run(const cli_command *command, int argc, char **argv)
 const cli_command cli_command_digest = {
     .name = "digest",
     .summary = "a fingerprint of each tensor, however it is split",
-    .synopsis = "CKPT [--from MESH [--rules R] [--set KEY=N]] [--sha256]\n"
-                "    [OPTIONS]",
+    .synopsis = "CKPT [--from MESH [--rules R] [--set KEY=N]] [--as NAMING]\n"
+                "    [--map FILE] [--sha256] [OPTIONS]",
     .description =
         "Reads a checkpoint and prints 128 bits for each tensor, and for all tensors and their\n"
         "names. They depend on dtype, shape and bytes, but not on how a tensor is split or in\n"
         "which format it is stored. docs/digest.md says how they are computed. If files hold\n"
         "copies of the same box, one is read; reshard verify compares them. --sha256 prints\n"
-        "hashes instead, for those who sign what they publish. Under mpirun the ranks share the\n"
-        "reading.\n",
+        "hashes instead, for those who sign what they publish, and --as those that another naming\n"
+        "would have. Under mpirun the ranks share the reading.\n",
     .operand = "CKPT",
     .shares_work = 1,
     .options = cli_checkpoint_options,
@@ -125,6 +125,7 @@ const cli_command cli_command_digest = {
     .takes = CLI_DIGEST,
     .examples = "  reshard digest model/\n"
                 "  reshard digest model.safetensors --json\n"
-                "  reshard digest model/ --sha256\n",
+                "  reshard digest model/ --sha256\n"
+                "  reshard digest model/ --as vllm\n",
     .run = run,
 };

@@ -406,14 +406,16 @@ const cli_command cli_command_verify = {
     .name = "verify",
     .summary = "checks a checkpoint, or that two hold the same tensors",
     .synopsis = "A [B] [--from MESH] [--from-b MESH] [--rules R] [--dtype D]\n"
-                "  [--rename GLOB=NAME] [--ignore-dropped] [--digest] [--stats]\n"
-                "  [--tolerance X] [OPTIONS]",
+                "  [--rename GLOB=NAME] [--as NAMING] [--map FILE] [--ignore-dropped]\n"
+                "  [--digest] [--stats] [--tolerance X] [OPTIONS]",
     .description =
         "Reads all of A and checks that it is whole: every tensor is there once, without holes\n"
         "or overlaps, and files that hold copies of the same box agree. With B, checks B too and\n"
         "compares the names, dtypes, shapes and bytes of all tensors, whatever their splits and\n"
         "formats; it names the first element that differs in each tensor. To verify a\n"
         "conversion, give its options again: A is then taken as the conversion would leave it.\n"
+        "If the two have different namings, A is seen as B is named, and a line says by which "
+        "map.\n"
         "--stats measures how far apart the numbers are, --tolerance lets small differences pass.\n"
         "Exits with 1 if something is missing, damaged or different. Under mpirun the ranks\n"
         "share the reading.\n",
@@ -427,6 +429,7 @@ const cli_command cli_command_verify = {
     .examples = "  reshard verify model/\n"
                 "  reshard verify model/ model-tp4/\n"
                 "  reshard verify model/ ranks/ --from-b tp=4 --rules llama\n"
+                "  reshard verify model/ engine/ --as vllm\n"
                 "  reshard verify model/ half/ --dtype bf16 --rename 'model.*={1}'\n"
                 "  reshard verify model/ half/ --rename 'model.*={1}' --stats --tolerance 0.01\n",
     .run = run,

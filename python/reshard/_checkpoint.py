@@ -19,7 +19,7 @@ from ._work import SHORT_BYTES, Context, Progress
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from ._native import OpeningOptions, ViewingOptions
+    from ._native import OpeningOptions
     from ._shard import Shard
 
 
@@ -240,7 +240,7 @@ class Checkpoint(Handle, Mapping[str, StoredTensor]):
         return TorchCheckpoint(self)
 
     @takes("DIGEST", "viewing", only=VIEW_OPTIONS)
-    def named(self, as_: Optional[str] = None, **options: "Unpack[ViewingOptions]") -> "View":
+    def named(self, as_: Optional[str] = None, **options: Any) -> "View":
         """The same checkpoint under another naming, one of `reshard.namings()`, or by a map of one's own: a mapping from the new
         names to tensors, each of which is put together while it is read. Nothing is converted.
 
@@ -252,7 +252,8 @@ class Checkpoint(Handle, Mapping[str, StoredTensor]):
         >>> list(view), view["gate_up.weight"][2:6].tolist()
         (['gate_up.weight'], [-2.0, -3.0, 0.0, 1.0])
         """
-        return View(self, as_, **options)
+        made: View = View(self, as_, **options)
+        return made
 
     @takes("CONVERT", "planning", only=SHARD_OPTIONS)
     def shard(self, mesh: Union[str, Mapping[str, Any]], rank: int, **options: Any) -> "Shard":
@@ -295,10 +296,18 @@ class View(Checkpoint):
     """A checkpoint under another naming. Made by `Checkpoint.named`.
 
     It has all that a checkpoint has, and keeps the files of its own open until it is closed, too. `notes` begin with the two
-    namings and the maps between them. Tensors that a map computes have no `pieces` and no `layout`."""
+    namings and the maps between them. Tensors that a map computes have no `pieces` and no `layout`.
+
+    >>> import numpy, pathlib, reshard, tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> numpy.savez(folder + "/a.npz", w=numpy.arange(6.0).reshape(2, 3))
+    >>> _ = pathlib.Path(folder + "/own.map").write_text("w [i j] = turned [j i]")
+    >>> reshard.open(folder + "/a.npz").named(map=folder + "/own.map")["turned"][1:].tolist()
+    [[1.0, 4.0], [2.0, 5.0]]
+    """
 
     @takes("DIGEST", "viewing", only=VIEW_OPTIONS)
-    def __init__(self, checkpoint: Checkpoint, as_: Optional[str] = None, **options: "Unpack[ViewingOptions]") -> None:
+    def __init__(self, checkpoint: Checkpoint, as_: Optional[str] = None, **options: Any) -> None:
         Handle.__init__(self, None)
         self.path, self.mmap, self.raw = checkpoint.path, checkpoint.mmap, checkpoint.raw
         self._context = checkpoint._context

@@ -1339,13 +1339,6 @@ class ConvertOptions(PlanningOptions, RunningOptions, total=False):
     trace_events: int
 
 
-class ViewingOptions(TypedDict, total=False):
-    set: Optional[Mapping[str, Any]]
-    as_: Optional[str]
-    map: Union[None, str, "PathLike[str]"]
-    dequantize: Any
-
-
 class VerifyOptions(TypedDict, total=False):
     from_: Optional[str]
     from_b: Optional[str]

@@ -19,8 +19,7 @@ static reshard_status add_note(reshard_comparison *comparison, const char *forma
 {
     va_list arguments;
     va_start(arguments, format);
-    reshard_status status =
-        rs_notes_add(&comparison->notes, &comparison->arena, format, arguments);
+    reshard_status status = rs_notes_add(&comparison->notes, &comparison->arena, format, arguments);
     va_end(arguments);
     return status;
 }
@@ -44,10 +43,8 @@ static reshard_status keep_notes(reshard_comparison *comparison, const char *nam
 static reshard_status match_mapped(reshard_comparison *comparison,
                                    const reshard_conversion_options *options, bool ignore_dropped)
 {
-    const reshard_conversion_options others = {.size = sizeof others,
-                                               .all = 1,
-                                               .set_count = options->set_count,
-                                               .sets = options->sets};
+    const reshard_conversion_options others = {
+        .size = sizeof others, .all = 1, .set_count = options->set_count, .sets = options->sets};
     comparison->a = &comparison->mapped->made;
     return rs_comparison_match(comparison, &others, ignore_dropped);
 }
@@ -118,7 +115,8 @@ static reshard_status see_as_b(reshard_comparison *comparison,
         return status;
     char why[1400];
     (void)snprintf(why, sizeof why, "%s", reshard_error_text());
-    return add_note(comparison, "names are compared as they are, because no map leads from %s to %s: %s",
+    return add_note(comparison,
+                    "names are compared as they are, because no map leads from %s to %s: %s",
                     own != NULL ? own : "A", mapping.as != NULL ? mapping.as : "B", why);
 }
 

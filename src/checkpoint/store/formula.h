@@ -9,7 +9,8 @@
  *  mxfp4:  codes [expert, row, group, 16] and scales [expert, row, group] become
  *          [expert, 32 group, row], because GPT-OSS stores these weights transposed.
  *  linked:  links of a map (reshard/plan.h) from tensors of one dtype, stored or scaled, fill it,
- *          each element once. It has that dtype, unless `added` is not 0: then it may have a wider one.
+ *          each element once. It has that dtype, unless `added` is not 0: then it may have a wider
+ *          one.
  *  constant: every element is the same.
  *  cast:    the elements of another tensor, stored or computed, in another dtype.
  */
@@ -38,8 +39,8 @@ typedef struct rs_formula {
     const void *table;                /* mxfp4 only: an rs_mxfp4_table */
     int64_t link_count;               /* linked only; else 0 */
     const rs_formula_link *links;
-    double added;         /* linked only: what is added to each element */
-    const void *constant; /* constant only: one element; else NULL */
+    double added;                      /* linked only: what is added to each element */
+    const void *constant;              /* constant only: one element; else NULL */
     const rs_stored_tensor *cast_from; /* cast only; else NULL */
 } rs_formula;
 
@@ -52,9 +53,8 @@ static inline bool rs_formula_is_quantised(const rs_stored_tensor *tensor)
 static inline bool rs_formula_was_quantised(const rs_stored_tensor *tensor)
 {
     const rs_formula *formula = tensor->formula;
-    return rs_formula_is_quantised(tensor) ||
-           (formula != NULL && formula->link_count != 0 &&
-            rs_formula_is_quantised(formula->links[0].source));
+    return rs_formula_is_quantised(tensor) || (formula != NULL && formula->link_count != 0 &&
+                                               rs_formula_is_quantised(formula->links[0].source));
 }
 
 /* Scratch for computing a tensor; one that is made of computed ones needs it for each of them. */

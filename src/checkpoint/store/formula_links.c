@@ -213,8 +213,8 @@ static reshard_status compute_grid(const link_walk *walk, const axis_range *rang
             at[inner[i].source_dim] += x * inner[i].source_step;
             place += x * walk->strides[inner[i].target_dim] * inner[i].target_step;
         }
-        status = compute_box(walk, at, size, walk->memory + place * link->source->element_bytes,
-                             steps);
+        status =
+            compute_box(walk, at, size, walk->memory + place * link->source->element_bytes, steps);
     }
     return status;
 }
@@ -238,7 +238,8 @@ static reshard_status read_grid(const link_walk *walk)
     if (link->source->formula != NULL)
         status = compute_grid(walk, ranges);
     for (int64_t i = 0;
-         status == RESHARD_OK && link->source->formula == NULL && i < link->source->piece_count; i++)
+         status == RESHARD_OK && link->source->formula == NULL && i < link->source->piece_count;
+         i++)
         status = read_piece(walk, &link->source->pieces[i], ranges);
     return rs_fail_within(status, "tensor \"%.*s\"", rs_slice_shown(link->source->name),
                           link->source->name.bytes);
