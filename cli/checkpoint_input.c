@@ -40,12 +40,33 @@ reshard_status cli_checkpoint_open(reshard_context *context, const char *path,
     return status;
 }
 
+/* Puts a view in the place of the checkpoint, and prints its warnings. */
+static reshard_status take_view(cli_digesting *d)
+{
+    reshard_checkpoint *view = NULL;
+    const char *line = NULL;
+    if (d->viewing.as == NULL && d->viewing.map_file == NULL &&
+        d->viewing.dequantize == RESHARD_DTYPE_NONE)
+        return RESHARD_OK;
+    reshard_status status = reshard_checkpoint_view(d->checkpoint, &d->viewing, &view);
+    if (status != RESHARD_OK)
+        return status;
+    d->opened = d->checkpoint;
+    d->checkpoint = view;
+    for (int64_t i = 0;
+         cli_ranks_are_first() && (line = reshard_checkpoint_warning(view, i)) != NULL; i++)
+        cli_warn(line);
+    return RESHARD_OK;
+}
+
 static reshard_status digest_rank(void *user, reshard_group *group)
 {
     cli_digesting *d = user;
     reshard_status status =
         cli_checkpoint_open(d->work->context, d->path, &d->opening, &d->checkpoint);
     d->options.group = group;
+    if (status == RESHARD_OK)
+        status = take_view(d);
     if (group != NULL)
         status = reshard_group_agree(group, status);
     if (status != RESHARD_OK)
@@ -69,4 +90,5 @@ void cli_digesting_release(cli_digesting *d)
     reshard_hashes_destroy(d->hashes);
     reshard_digests_destroy(d->digests);
     reshard_checkpoint_destroy(d->checkpoint);
+    reshard_checkpoint_destroy(d->opened);
 }

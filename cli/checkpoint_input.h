@@ -26,8 +26,10 @@ typedef struct cli_digesting {
     const char *path;
     reshard_checkpoint_options opening;
     reshard_digest_options options;
-    int hashes_wanted; /* compute hashes instead of digests */
-    reshard_checkpoint *checkpoint;
+    reshard_view_options viewing; /* without a naming and a map: the checkpoint as it is */
+    int hashes_wanted;            /* compute hashes instead of digests */
+    reshard_checkpoint *opened; /* the checkpoint itself, if it is seen through a map; else NULL */
+    reshard_checkpoint *checkpoint; /* what is digested */
     reshard_digests *digests;
     reshard_hashes *hashes;
 } cli_digesting;

@@ -32,6 +32,8 @@ static void set_lists(cli_checkpoint_values *values)
 #undef OPTION_LIST
     values->planning.set_count = values->opening.set_count;
     values->planning.sets = values->opening.sets;
+    values->viewing.set_count = values->opening.set_count;
+    values->viewing.sets = values->opening.sets;
 }
 
 int cli_checkpoint_parse(const cli_command *command, int argc, char **argv,
@@ -42,6 +44,7 @@ int cli_checkpoint_parse(const cli_command *command, int argc, char **argv,
     values->running.size = sizeof values->running;
     values->comparing.size = sizeof values->comparing;
     values->digesting.size = sizeof values->digesting;
+    values->viewing.size = sizeof values->viewing;
     int code = cli_options_parse(command, argc, argv, values, values->paths);
     if (code != CLI_DONE)
         return code;

@@ -31,6 +31,7 @@ typedef struct cli_checkpoint_values {
     reshard_conversion_run_options running;
     reshard_comparison_options comparing;
     reshard_digest_options digesting;
+    reshard_view_options viewing;
     cli_texts set, dtype, include, exclude, rename; /* what the lists in the structs point to */
     cli_texts tolerances;
     cli_tracing tracing;

@@ -31,6 +31,13 @@ static reshard_status print_json(const cli_digesting *d)
                             d->hashes != NULL ? d->hashes->tensors[i] : d->digests->tensors[i]);
     }
     cli_json_end_object(&json);
+    if (d->opened != NULL) {
+        cli_json_begin_list(&json, "notes");
+        const char *line = NULL;
+        for (int64_t i = 0; (line = reshard_checkpoint_note(d->checkpoint, i)) != NULL; i++)
+            cli_json_text(&json, NULL, line);
+        cli_json_end_list(&json);
+    }
     cli_json_text(&json, "checkpoint",
                   d->hashes != NULL ? d->hashes->checkpoint : d->digests->checkpoint);
     cli_json_end_object(&json);
@@ -65,6 +72,11 @@ static reshard_status print_lines(const cli_digesting *d)
                d->hashes != NULL ? d->hashes->checkpoint : d->digests->checkpoint,
                cli_style_end(CLI_BOLD), reshard_checkpoint_tensor_count(d->checkpoint),
                cli_size_text(reshard_checkpoint_bytes(d->checkpoint), size));
+    const char *line = NULL;
+    for (int64_t i = 0; status == RESHARD_OK && d->opened != NULL &&
+                        (line = reshard_checkpoint_note(d->checkpoint, i)) != NULL;
+         i++)
+        fprintf(stderr, "%s\n", line);
     return status;
 }
 
@@ -81,6 +93,7 @@ static int run(const cli_command *command, int argc, char **argv)
                        .path = values.paths[0],
                        .opening = values.opening,
                        .options = values.digesting,
+                       .viewing = values.viewing,
                        .hashes_wanted = values.sha256};
     code = cli_digesting_run(&d);
     if (code == CLI_DONE && cli_ranks_are_first()) {
@@ -96,15 +109,15 @@ static int run(const cli_command *command, int argc, char **argv)
 const cli_command cli_command_digest = {
     .name = "digest",
     .summary = "a fingerprint of each tensor, however it is split",
-    .synopsis = "CKPT [--from MESH [--rules R] [--set KEY=N]] [--sha256]\n"
-                "    [OPTIONS]",
+    .synopsis = "CKPT [--from MESH [--rules R] [--set KEY=N]] [--as NAMING]\n"
+                "    [--map FILE] [--sha256] [OPTIONS]",
     .description =
         "Reads a checkpoint and prints 128 bits for each tensor, and for all tensors and their\n"
         "names. They depend on dtype, shape and bytes, but not on how a tensor is split or in\n"
         "which format it is stored. docs/digest.md says how they are computed. If files hold\n"
         "copies of the same box, one is read; reshard verify compares them. --sha256 prints\n"
-        "hashes instead, for those who sign what they publish. Under mpirun the ranks share the\n"
-        "reading.\n",
+        "hashes instead, for those who sign what they publish, and --as those that another naming\n"
+        "would have. Under mpirun the ranks share the reading.\n",
     .operand = "CKPT",
     .shares_work = 1,
     .options = cli_checkpoint_options,
@@ -112,6 +125,7 @@ const cli_command cli_command_digest = {
     .takes = CLI_DIGEST,
     .examples = "  reshard digest model/\n"
                 "  reshard digest model.safetensors --json\n"
-                "  reshard digest model/ --sha256\n",
+                "  reshard digest model/ --sha256\n"
+                "  reshard digest model/ --as vllm\n",
     .run = run,
 };

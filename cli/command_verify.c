@@ -19,6 +19,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 enum { ROWS_MAX = 64, ELEMENT_TEXT = 360 };
 
@@ -126,40 +127,69 @@ static reshard_status compare_rank(void *user, reshard_group *group)
 static const char *const kind_names[] = {"", "only in A", "only in B", "dtype", "shape", "bytes"};
 
 /* Adds the dtype and shape of a tensor, or nothing if there is no such tensor. */
-static void add_tensor(cli_table *table, const reshard_checkpoint *checkpoint, int64_t index,
-                       reshard_dtype dtype)
+static void add_tensor(cli_table *table, const reshard_checkpoint *checkpoint, int64_t index)
 {
     reshard_stored_tensor tensor = {.size = sizeof tensor};
     char shape[CLI_SHAPE_TEXT];
     if (index < 0 || reshard_checkpoint_tensor(checkpoint, index, &tensor) != RESHARD_OK)
         cli_table_add(table, CLI_PLAIN, "%s", "");
     else
-        cli_table_add(table, CLI_PLAIN, "%s %s",
-                      reshard_dtype_name(dtype != RESHARD_DTYPE_NONE ? dtype : tensor.dtype),
+        cli_table_add(table, CLI_PLAIN, "%s %s", reshard_dtype_name(tensor.dtype),
                       cli_shape_text(tensor.ndim, tensor.shape, shape));
+}
+
+/* "[2, 7]" */
+static int write_index(int32_t ndim, const int64_t *index, char *buffer, int length)
+{
+    length += snprintf(buffer + length, (size_t)(ELEMENT_TEXT - length), "[");
+    for (int32_t d = 0; d < ndim; d++)
+        length += snprintf(buffer + length, (size_t)(ELEMENT_TEXT - length), "%s%" PRId64,
+                           d == 0 ? "" : ", ", index[d]);
+    return length + snprintf(buffer + length, (size_t)(ELEMENT_TEXT - length), "]");
 }
 
 /* "[2, 7]: 0.5 and 0.25" */
 static void describe_element(const reshard_difference *found, char buffer[ELEMENT_TEXT])
 {
-    int length = snprintf(buffer, ELEMENT_TEXT, "[");
-    for (int32_t d = 0; d < found->ndim; d++)
-        length += snprintf(buffer + length, (size_t)(ELEMENT_TEXT - length), "%s%" PRId64,
-                           d == 0 ? "" : ", ", found->element[d]);
-    (void)snprintf(buffer + length, (size_t)(ELEMENT_TEXT - length), "]: %s and %s", found->value_a,
+    int length = write_index(found->ndim, found->element, buffer, 0);
+    (void)snprintf(buffer + length, (size_t)(ELEMENT_TEXT - length), ": %s and %s", found->value_a,
                    found->value_b);
+}
+
+/* What a map made A's tensor of: "in A q_proj.weight [2, 7]". False: nothing but its own name. */
+static int describe_origin(const reshard_difference *found, char buffer[ELEMENT_TEXT])
+{
+    char name[CLI_NAME_TEXT];
+    int length = snprintf(buffer, ELEMENT_TEXT, "in A: %s",
+                          cli_name_text(found->origin, found->origin_bytes, name));
+    length = length < ELEMENT_TEXT / 2 ? length : ELEMENT_TEXT / 2;
+    if (found->origin_ndim >= 0) {
+        (void)snprintf(buffer + length, (size_t)(ELEMENT_TEXT - length), " ");
+        (void)write_index(found->origin_ndim, found->origin_element, buffer, length + 1);
+    } else if (found->origin_count > 1) {
+        (void)snprintf(buffer + length, (size_t)(ELEMENT_TEXT - length), " and %" PRId64 " more",
+                       found->origin_count - 1);
+    }
+    return found->origin_bytes != found->name_bytes ||
+           memcmp(found->origin, found->name, found->name_bytes) != 0;
 }
 
 static void add_row(cli_table *table, const verifying *v, const reshard_difference *found)
 {
-    char element[ELEMENT_TEXT] = "", name[CLI_NAME_TEXT];
+    char element[ELEMENT_TEXT] = "", name[CLI_NAME_TEXT], shape[CLI_SHAPE_TEXT];
     cli_table_add(table, CLI_PLAIN, "%s", cli_name_text(found->name, found->name_bytes, name));
     cli_table_add(table, CLI_PLAIN, "%s", kind_names[found->kind]);
-    add_tensor(table, v->checkpoints[0], found->a, found->dtype);
-    add_tensor(table, v->checkpoints[1], found->b, RESHARD_DTYPE_NONE);
+    if (found->shape_a != NULL)
+        cli_table_add(table, CLI_PLAIN, "%s %s", reshard_dtype_name(found->dtype),
+                      cli_shape_text(found->ndim_a, found->shape_a, shape));
+    else
+        cli_table_add(table, CLI_PLAIN, "%s", "");
+    add_tensor(table, v->checkpoints[1], found->b);
     if (found->ndim >= 0)
         describe_element(found, element);
     cli_table_add(table, CLI_PLAIN, "%s", element);
+    if (found->origin != NULL && describe_origin(found, element))
+        cli_table_add_line(table, CLI_DIM, "  %s", element);
 }
 
 static reshard_status print_differences(const verifying *v)
@@ -189,6 +219,13 @@ static reshard_status print_differences(const verifying *v)
     return status;
 }
 
+static void print_notes(const verifying *v)
+{
+    const char *line = NULL;
+    for (int64_t i = 0; (line = reshard_comparison_note(v->comparison, i)) != NULL; i++)
+        printf("%s\n", line);
+}
+
 static reshard_status print_text(const verifying *v)
 {
     const reshard_comparison_stats *stats = &v->stats;
@@ -196,6 +233,7 @@ static reshard_status print_text(const verifying *v)
     char size[CLI_SIZE_TEXT];
     print_whole(v->values->paths[0], v->checkpoints[0], stats->digest_a);
     print_whole(v->values->paths[1], v->checkpoints[1], stats->digest_b);
+    print_notes(v);
     if (stats->tensors_left_out != 0)
         printf("%" PRId64 " tensor%s of A left out by the options\n", stats->tensors_left_out,
                stats->tensors_left_out == 1 ? "" : "s");
@@ -246,6 +284,10 @@ static reshard_status write_elements(cli_json *json, const verifying *v)
         cli_json_begin_object(json, NULL);
         cli_json_text_part(json, "tensor", found.name, found.name_bytes);
         cli_json_integers(json, "element", found.ndim, found.element);
+        if (found.origin != NULL)
+            cli_json_text_part(json, "tensor_a", found.origin, found.origin_bytes);
+        if (found.origin != NULL && found.origin_ndim >= 0)
+            cli_json_integers(json, "element_a", found.origin_ndim, found.origin_element);
         cli_json_text(json, "a", found.value_a);
         cli_json_text(json, "b", found.value_b);
         cli_json_end_object(json);
@@ -263,6 +305,10 @@ static reshard_status print_json(const verifying *v)
     cli_json json = {.stream = stdout};
     cli_json_begin_object(&json, NULL);
     cli_json_bool(&json, "same", stats->difference_count == 0);
+    cli_json_begin_list(&json, "notes");
+    for (int64_t i = 0; reshard_comparison_note(v->comparison, i) != NULL; i++)
+        cli_json_text(&json, NULL, reshard_comparison_note(v->comparison, i));
+    cli_json_end_list(&json);
     cli_json_text(&json, "compared", v->values->comparing.by_digest ? "digests" : "bytes");
     cli_json_integer(&json, "tensors", reshard_checkpoint_tensor_count(v->checkpoints[0]));
     cli_json_unsigned(&json, "bytes", reshard_checkpoint_bytes(v->checkpoints[0]));
@@ -360,14 +406,16 @@ const cli_command cli_command_verify = {
     .name = "verify",
     .summary = "checks a checkpoint, or that two hold the same tensors",
     .synopsis = "A [B] [--from MESH] [--from-b MESH] [--rules R] [--dtype D]\n"
-                "  [--rename GLOB=NAME] [--ignore-dropped] [--digest] [--stats]\n"
-                "  [--tolerance X] [OPTIONS]",
+                "  [--rename GLOB=NAME] [--as NAMING] [--map FILE] [--ignore-dropped]\n"
+                "  [--digest] [--stats] [--tolerance X] [OPTIONS]",
     .description =
         "Reads all of A and checks that it is whole: every tensor is there once, without holes\n"
         "or overlaps, and files that hold copies of the same box agree. With B, checks B too and\n"
         "compares the names, dtypes, shapes and bytes of all tensors, whatever their splits and\n"
         "formats; it names the first element that differs in each tensor. To verify a\n"
         "conversion, give its options again: A is then taken as the conversion would leave it.\n"
+        "If the two have different namings, A is seen as B is named, and a line says by which "
+        "map.\n"
         "--stats measures how far apart the numbers are, --tolerance lets small differences pass.\n"
         "Exits with 1 if something is missing, damaged or different. Under mpirun the ranks\n"
         "share the reading.\n",
@@ -381,6 +429,7 @@ const cli_command cli_command_verify = {
     .examples = "  reshard verify model/\n"
                 "  reshard verify model/ model-tp4/\n"
                 "  reshard verify model/ ranks/ --from-b tp=4 --rules llama\n"
+                "  reshard verify model/ engine/ --as vllm\n"
                 "  reshard verify model/ half/ --dtype bf16 --rename 'model.*={1}'\n"
                 "  reshard verify model/ half/ --rename 'model.*={1}' --stats --tolerance 0.01\n",
     .run = run,

@@ -262,6 +262,38 @@ RESHARD_API reshard_status reshard_checkpoint_map_file(const reshard_checkpoint 
                                                        size_t *out_bytes);
 RESHARD_API void reshard_checkpoint_unmap_file(void *memory, size_t bytes);
 
+/* ---- views ----------------------------------------------------------------------------------- */
+
+typedef struct reshard_view_options {
+    size_t size; /* sizeof(reshard_view_options) */
+    /* The naming, and a map of one's own by the path of its file or as text; as conversion options
+     * have them (.as, .map_file, .map_text). At least one of them has to be given. */
+    const char *as, *map_file, *map_text;
+    int32_t set_count; /* values for the map's $keys, each "key=value"; they override config.json */
+    const char *const *sets;
+    /* f16, bf16 or f32: quantised weights become values of this dtype before the map sees them.
+     * NONE: they stay as they are. */
+    reshard_dtype dequantize;
+} reshard_view_options;
+
+/*
+ * Makes a view of a checkpoint under another naming (docs/maps.md): a checkpoint whose tensors are
+ * what a conversion by this naming or map would write. Nothing is written; a box that is read
+ * through it is put together from wherever its elements lie. All calls that ask, read, digest,
+ * compare (as A) and load take a view; conversions take the checkpoint itself, with the map. Its
+ * notes begin with the two namings and the maps between them, and say what the map leaves out.
+ * Tensors of which the map knows what they hold (a constant, a copy) are read and compared here,
+ * unless the checkpoint was opened only to be looked at. Tensors that the map computes have no
+ * pieces. If the checkpoint has the naming already, the view shows it as it is.
+ *
+ * The caller destroys the view, by reshard_checkpoint_destroy, before the checkpoint. Errors: those
+ * of the map: SYNTAX, INVALID, NOT_FOUND, UNSUPPORTED, ..; CHECK if a tensor does not hold what the
+ * map says; INVALID if the checkpoint is a view; IO; NO_MEMORY.
+ */
+RESHARD_API reshard_status reshard_checkpoint_view(const reshard_checkpoint *checkpoint,
+                                                   const reshard_view_options *options,
+                                                   reshard_checkpoint **out_view);
+
 /* ---- digests --------------------------------------------------------------------------------- */
 
 #define RESHARD_DIGEST_TEXT 33 /* 32 hexadecimal digits and NUL */

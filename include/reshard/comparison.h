@@ -25,10 +25,12 @@ typedef struct reshard_comparison reshard_comparison;
 typedef struct reshard_comparison_options {
     size_t size; /* sizeof(reshard_comparison_options) */
     /* The options of the conversion that made B from A; A is compared as they change it. Only
-     * rules, sets, dtypes, includes, excludes, renames and `only` count. For a conversion to hf
-     * that took the model alone, `only` is the model's name ("model"). If there are rules, A must
-     * have been opened with keep_names. NULL: A and B hold the same tensors under the same
-     * names. */
+     * rules, sets, dtypes, includes, excludes, renames, `only`, `as`, maps and, with one of
+     * these two, `dequantize` count. For a
+     * conversion to hf that took the model alone, `only` is the model's name ("model"). If there
+     * are rules, A must have been opened with keep_names. If neither a naming nor a map is given,
+     * and each side has names that the other lacks, A is seen through the maps from its naming to
+     * B's, if both are known. */
     const reshard_conversion_options *conversion;
     int ignore_dropped; /* non-zero: tensors that only A has are counted, but not as differences */
     /* Non-zero: compare digests instead of bytes, reading A and B one after the other. Differences
@@ -53,7 +55,8 @@ typedef struct reshard_comparison_options {
  * progress in bytes, and can be cancelled. Errors: IO; CORRUPT (also if copies differ within one
  * checkpoint); INVALID if A has tensors but none of them is compared; those of the conversion's
  * rules and patterns, and if digests are to be measured or a tolerance is not a number from 0 on;
- * UNSUPPORTED (digests of cast tensors, a conversion that dequantises or maps); CANCELLED;
+ * UNSUPPORTED (digests of cast tensors, dequantising without a map, a view as B); CHECK if a
+ * map leaves tensors of A out because of what they hold, and they hold something else; CANCELLED;
  * NO_MEMORY.
  *
  * Local, or with a group Collective over it: each rank has opened both checkpoints itself, each
@@ -73,13 +76,18 @@ typedef struct reshard_comparison_stats {
     int64_t tensors_left_out; /* of A, left out by the conversion's options */
     int64_t tensors_dropped;  /* only in A, and ignored */
     int64_t difference_count; /* without tensors_within */
-    /* The digests of A and B as they are stored, if digests were compared; otherwise "". */
+    /* The digests of A and B as they are stored, A's as a map makes it, if digests were compared;
+     * otherwise "". */
     char digest_a[RESHARD_DIGEST_TEXT], digest_b[RESHARD_DIGEST_TEXT];
     int64_t tensors_within;       /* differ, and pass because they are within the tolerance */
     int64_t tensors_within_dtype; /* of these: have another dtype in B */
 } reshard_comparison_stats;
 RESHARD_API reshard_status reshard_comparison_get_stats(const reshard_comparison *comparison,
                                                         reshard_comparison_stats *out_stats);
+/* A line about how names were matched: the namings and maps, what a map leaves out, or why none was
+ * used. Lines are numbered from 0; NULL beyond the last. Lives as long as the comparison. */
+RESHARD_API const char *reshard_comparison_note(const reshard_comparison *comparison,
+                                                int64_t index);
 
 typedef enum reshard_difference_kind {
     RESHARD_DIFFERENCE_ONLY_IN_A = 1,
@@ -98,7 +106,9 @@ typedef struct reshard_difference {
     /* the name in B, or the one expected there: name_bytes bytes; a NUL follows */
     const char *name;
     size_t name_bytes;
-    int64_t a, b;        /* indices of the tensors in A and in B; -1: none */
+    /* Indices of the tensors in A and in B; -1: none. If a map made the tensor, a is the first of
+     * those it is made of. */
+    int64_t a, b;
     reshard_dtype dtype; /* of A's tensor, after the conversion */
     /* BYTES only, unless digests were compared: the first element in row-major order that differs,
      * and its values in A, after the conversion, and in B ("0.5", "-3"; or "0x3f" if the dtype has
@@ -121,6 +131,18 @@ typedef struct reshard_difference {
      * and the cosine between a and b as vectors. NaN: not defined, because there are no such
      * numbers, a side is zero, or the sums leave the range of a double. */
     double largest, mean, relative_l2, cosine;
+    /* The shape of A's tensor after the conversion; NULL: there is none. */
+    int32_t ndim_a;
+    const int64_t *shape_a;
+    /* If a map made A's tensor: how many tensors of A it is made of, the name of the one that holds
+     * the first element that differs (of the first one, if no element is known), and where it is in
+     * that. origin NULL: the element is a constant of the map, or there was no map. origin_ndim -1:
+     * no element is known. */
+    int64_t origin_count;
+    const char *origin;
+    size_t origin_bytes;
+    int32_t origin_ndim;
+    int64_t origin_element[RESHARD_NDIM_MAX];
 } reshard_difference;
 /* First the differences, then the tensors within the tolerance, both sorted by name, compared as
  * bytes: 0 <= index < difference_count + tensors_within. Errors: RANGE. */

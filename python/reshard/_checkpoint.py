@@ -11,7 +11,7 @@ from . import _native
 from ._dtypes import dtype_number, numpy
 from ._errors import Io, NotFound, Range, Unsupported
 from ._library import Handle, decode, encode, lib, make, read_struct, thread_count
-from ._options import SHARD_OPTIONS, fill, takes
+from ._options import SHARD_OPTIONS, VIEW_OPTIONS, fill, takes
 from ._stored import MappedFile, RankTensor, StoredTensor
 from ._trace import tracing
 from ._work import SHORT_BYTES, Context, Progress
@@ -239,6 +239,22 @@ class Checkpoint(Handle, Mapping[str, StoredTensor]):
         from .torch._files import TorchCheckpoint  # needs PyTorch
         return TorchCheckpoint(self)
 
+    @takes("DIGEST", "viewing", only=VIEW_OPTIONS)
+    def named(self, as_: Optional[str] = None, **options: Any) -> "View":
+        """The same checkpoint under another naming, one of `reshard.namings()`, or by a map of one's own: a mapping from the new
+        names to tensors, each of which is put together while it is read. Nothing is converted.
+
+        >>> import numpy, pathlib, reshard, tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> numpy.savez(folder + "/a.npz", **{"up.weight": numpy.arange(4.0), "gate.weight": -numpy.arange(4.0)})
+        >>> _ = pathlib.Path(folder + "/own.map").write_text("gate.weight [f], up.weight [f] = gate_up.weight [(f + f)]")
+        >>> view = reshard.open(folder + "/a.npz").named(map=folder + "/own.map")
+        >>> list(view), view["gate_up.weight"][2:6].tolist()
+        (['gate_up.weight'], [-2.0, -3.0, 0.0, 1.0])
+        """
+        made: View = View(self, as_, **options)
+        return made
+
     @takes("CONVERT", "planning", only=SHARD_OPTIONS)
     def shard(self, mesh: Union[str, Mapping[str, Any]], rank: int, **options: Any) -> "Shard":
         """The part that a rank of a mesh holds: a mapping from names to arrays, which are read on access.
@@ -276,6 +292,39 @@ class Checkpoint(Handle, Mapping[str, StoredTensor]):
             (lib.reshard_hashes_destroy if sha256 else lib.reshard_digests_destroy)(found)
 
 
+class View(Checkpoint):
+    """A checkpoint under another naming. Made by `Checkpoint.named`.
+
+    It has all that a checkpoint has, and keeps the files of its own open until it is closed, too. `notes` begin with the two
+    namings and the maps between them. Tensors that a map computes have no `pieces` and no `layout`.
+
+    >>> import numpy, pathlib, reshard, tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> numpy.savez(folder + "/a.npz", w=numpy.arange(6.0).reshape(2, 3))
+    >>> _ = pathlib.Path(folder + "/own.map").write_text("w [i j] = turned [j i]")
+    >>> reshard.open(folder + "/a.npz").named(map=folder + "/own.map")["turned"][1:].tolist()
+    [[1.0, 4.0], [2.0, 5.0]]
+    """
+
+    @takes("DIGEST", "viewing", only=VIEW_OPTIONS)
+    def __init__(self, checkpoint: Checkpoint, as_: Optional[str] = None, **options: Any) -> None:
+        Handle.__init__(self, None)
+        self.path, self.mmap, self.raw = checkpoint.path, checkpoint.mmap, checkpoint.raw
+        self._context = checkpoint._context
+        self._maps: Dict[int, Any] = {}
+        self._idle = threading.Condition(threading.Lock())
+        self._threads: List[int] = []
+        self._checkpoint, self._named_with = checkpoint, dict(options, as_=as_)
+        made = fill("DIGEST", "viewing", self._named_with)
+        with checkpoint._use() as pointer:
+            self._pointer = self._context.run(lambda: make(lib.reshard_checkpoint_view, pointer, byref(made)), None)
+            self._need(checkpoint)
+
+    def __reduce__(self) -> Any:
+        self._live()
+        return _view_again, (self._checkpoint, self._named_with)
+
+
 class Digests(NamedTuple):
     """The digests of a checkpoint and of each of its tensors by name, of 32 hexadecimal digits each; hashes have 64."""
 
@@ -285,6 +334,10 @@ class Digests(NamedTuple):
 
 def _reopen(kind: Any, path: str, options: Dict[str, Any]) -> Any:
     return kind(path, **options)
+
+
+def _view_again(checkpoint: Checkpoint, options: Dict[str, Any]) -> View:
+    return View(checkpoint, **options)
 
 
 def list_lines(function: Any, *arguments: Any) -> List[str]:

@@ -5,7 +5,7 @@ from ctypes import byref, string_at
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Tuple
 
 from . import _native
-from ._checkpoint import Checkpoint
+from ._checkpoint import Checkpoint, list_lines
 from ._errors import Check, Invalid
 from ._library import decode, lib, make, read_struct
 from ._options import choose, fill, opening, takes
@@ -35,7 +35,7 @@ class Distance(NamedTuple):
 class Difference(NamedTuple):
     """A tensor in which two checkpoints differ. kind: "only in a", "only in b", "dtype", "shape" or "bytes". For bytes, the
     first element that differs and both values as text. distance: with stats or a tolerance, if both have numbers and one
-    shape."""
+    shape. origin, origin_element: if a map made A's tensor, the name of the tensor in A that has the element, and where."""
 
     kind: str
     name: str
@@ -43,6 +43,8 @@ class Difference(NamedTuple):
     a: str
     b: str
     distance: Optional[Distance] = None
+    origin: Optional[str] = None
+    origin_element: Optional[Tuple[int, ...]] = None
 
 
 class Comparison(NamedTuple):
@@ -56,6 +58,7 @@ class Comparison(NamedTuple):
     digest_a: str  # as they are stored, if digests were compared; otherwise ""
     digest_b: str
     within: Tuple[Difference, ...] = ()
+    notes: Tuple[str, ...] = ()  # by which map names were matched, and what it leaves out
 
     @property
     def same(self) -> bool:
@@ -77,7 +80,8 @@ def _read_difference(pointer: int, index: int) -> Difference:
     has_element = found.kind == _native.RESHARD_DIFFERENCE_BYTES and found.ndim >= 0
     return Difference(_KINDS.get(found.kind, "?"), decode(string_at(found.name, found.name_bytes)),
                       tuple(found.element[:found.ndim]) if has_element else None, decode(found.value_a), decode(found.value_b),
-                      distance)
+                      distance, decode(string_at(found.origin, found.origin_bytes)) if found.origin else None,
+                      tuple(found.origin_element[:found.origin_ndim]) if found.origin and found.origin_ndim >= 0 else None)
 
 
 @takes("VERIFY")
@@ -93,7 +97,7 @@ def compare(a: Any, b: Any, *, tolerance_l2: float = 0.0, progress: Progress = "
     >>> numpy.savez(folder + "/a.npz", w=numpy.arange(6).reshape(2, 3))
     >>> numpy.savez(folder + "/b.npz", w=numpy.array([[0, 1, 2], [3, 9, 5]]))
     >>> reshard.compare(folder + "/a.npz", folder + "/b.npz").differences
-    (Difference(kind='bytes', name='w', element=(1, 1), a='4', b='9', distance=None),)
+    (Difference(kind='bytes', name='w', element=(1, 1), a='4', b='9', distance=None, origin=None, origin_element=None),)
     >>> reshard.compare(folder + "/a.npz", folder + "/b.npz", stats=True).differences[0].distance.max_abs
     5.0
     >>> reshard.compare(folder + "/a.npz", folder + "/b.npz", tolerance=5).same
@@ -115,7 +119,8 @@ def compare(a: Any, b: Any, *, tolerance_l2: float = 0.0, progress: Progress = "
         listed = tuple(_read_difference(pointer, i) for i in range(counts.difference_count + counts.tensors_within))
         return Comparison(counts.tensors_compared, counts.bytes_compared, counts.tensors_left_out, counts.tensors_dropped,
                           listed[:counts.difference_count],
-                          decode(counts.digest_a), decode(counts.digest_b), listed[counts.difference_count:])
+                          decode(counts.digest_a), decode(counts.digest_b), listed[counts.difference_count:],
+                          tuple(list_lines(lib.reshard_comparison_note, pointer)))
     finally:
         lib.reshard_comparison_destroy(pointer)
         for one, given in zip(opened, (a, b)):
@@ -152,6 +157,8 @@ def digest(path: Any, *, check_copies: bool = False, progress: Progress = "auto"
     >>> len(reshard.digest(folder + "/a.npz"))
     32
     """
-    with Checkpoint(path, **choose(options, "DIGEST", "opening")) as checkpoint:
+    is_seen = any(options.get(keyword) is not None for keyword in ("as_", "map", "dequantize"))
+    with Checkpoint(path, **choose(options, "DIGEST", "opening")) as opened:
+        checkpoint = opened.named(**choose(options, "DIGEST", "viewing")) if is_seen else opened
         return checkpoint.digest(check_copies=check_copies, progress=progress,
                                  **choose(options, "DIGEST", "digesting", "")).checkpoint

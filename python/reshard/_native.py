@@ -382,6 +382,18 @@ class reshard_read_options(Structure):
     ]
 
 
+class reshard_view_options(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("as", c_char_p),
+        ("map_file", c_char_p),
+        ("map_text", c_char_p),
+        ("set_count", c_int32),
+        ("sets", POINTER(c_char_p)),
+        ("dequantize", c_int),
+    ]
+
+
 class reshard_digest_options(Structure):
     _fields_ = [
         ("size", c_size_t),
@@ -700,6 +712,13 @@ class reshard_difference(Structure):
         ("mean", c_double),
         ("relative_l2", c_double),
         ("cosine", c_double),
+        ("ndim_a", c_int32),
+        ("shape_a", POINTER(c_int64)),
+        ("origin_count", c_int64),
+        ("origin", c_void_p),
+        ("origin_bytes", c_size_t),
+        ("origin_ndim", c_int32),
+        ("origin_element", c_int64 * 8),
     ]
 
 
@@ -1059,6 +1078,7 @@ FUNCTIONS = {
     "reshard_checkpoint_read_shards": lambda: (STATUS, [c_void_p, c_int64, c_void_p, c_int32, c_int, POINTER(c_void_p)]),
     "reshard_checkpoint_map_file": lambda: (STATUS, [c_void_p, c_int32, POINTER(c_void_p), POINTER(c_size_t)]),
     "reshard_checkpoint_unmap_file": lambda: (None, [c_void_p, c_size_t]),
+    "reshard_checkpoint_view": lambda: (STATUS, [c_void_p, POINTER(reshard_view_options), POINTER(c_void_p)]),
     "reshard_checkpoint_digest": lambda: (STATUS, [c_void_p, POINTER(reshard_digest_options), POINTER(POINTER(reshard_digests))]),
     "reshard_digests_destroy": lambda: (None, [POINTER(reshard_digests)]),
     "reshard_checkpoint_hash": lambda: (STATUS, [c_void_p, POINTER(reshard_digest_options), POINTER(POINTER(reshard_hashes))]),
@@ -1138,6 +1158,7 @@ FUNCTIONS = {
     "reshard_checkpoint_compare": lambda: (STATUS, [c_void_p, c_void_p, POINTER(reshard_comparison_options), POINTER(c_void_p)]),
     "reshard_comparison_destroy": lambda: (None, [c_void_p]),
     "reshard_comparison_get_stats": lambda: (STATUS, [c_void_p, POINTER(reshard_comparison_stats)]),
+    "reshard_comparison_note": lambda: (c_char_p, [c_void_p, c_int64]),
     "reshard_comparison_get_difference": lambda: (STATUS, [c_void_p, c_int64, POINTER(reshard_difference)]),
     "reshard_device_mesh_create": lambda: (STATUS, [c_void_p, c_void_p, c_void_p, POINTER(c_void_p)]),
     "reshard_device_mesh_parse": lambda: (STATUS, [c_void_p, c_void_p, c_char_p, POINTER(c_void_p)]),
@@ -1214,6 +1235,7 @@ OPTIONS = (
     ("rules_b", "TEXT", "opening_b", "rules", "VERIFY", "how the rank files of B are split, if not by --rules"),
     ("set", "PAIRS", "opening", "sets", "VERIFY DIGEST", "a number for rules; overrides config.json"),
     ("set", "PAIRS", "planning", "sets", "VERIFY DIGEST", "a number for rules; overrides config.json"),
+    ("set", "PAIRS", "viewing", "sets", "VERIFY DIGEST", "a number for rules; overrides config.json"),
     ("config", "TEXT", "opening", "config", "CONVERT VERIFY DIGEST", "take config.json and tokenizers from this folder"),
     ("unlisted", "TEXT", "opening", "unlisted", "CONVERT VERIFY DIGEST", "tensors and files outside the model (skip)"),
     ("padding", "TEXT", "opening", "padding", "CONVERT VERIFY DIGEST", "what padding may hold (zero)"),
@@ -1226,11 +1248,18 @@ OPTIONS = (
     ("all", "FLAG", "planning", "all", "CONVERT", "hf: all of a nested source, not just its model"),
     ("dtype", "DTYPES", "planning", "dtypes", "VERIFY", "B was cast: bf16, or *.norm.*=f32"),
     ("rename", "PAIRS", "planning", "renames", "VERIFY", "B has other names: model.*={1}"),
+    ("as_", "TEXT", "planning", "as", "VERIFY", "B has this naming: hf, vllm, .. (else recognised)"),
+    ("map", "TEXT", "planning", "map_file", "VERIFY", "B was made by this map; --as picks B's side"),
+    ("dequantize", "DTYPE", "planning", "dequantize", "VERIFY", "with --as or --map: B was dequantised to bf16, f16 or f32"),
+    ("as_", "TEXT", "viewing", "as", "DIGEST", "as under another naming (reshard rules --namings)"),
+    ("map", "TEXT", "viewing", "map_file", "DIGEST", "as by a map of one's own; --as picks the side"),
+    ("dequantize", "DTYPE", "viewing", "dequantize", "DIGEST", "with --as or --map: fp8 and mxfp4 weights as values"),
     ("ignore_dropped", "FLAG", "comparing", "ignore_dropped", "VERIFY", "ignore tensors that only A has"),
     ("to", "MESH", "planning", "to", "CONVERT", "the mesh to split over: tp=4 or dp=2,tp=4"),
     ("rules", "TEXT", "planning", "rules", "CONVERT", "rules to split by: llama, gpt2, fsdp, .. or a file"),
     ("set", "PAIRS", "opening", "sets", "CONVERT", "a number for rules; overrides config.json"),
     ("set", "PAIRS", "planning", "sets", "CONVERT", "a number for rules; overrides config.json"),
+    ("set", "PAIRS", "viewing", "sets", "CONVERT", "a number for rules; overrides config.json"),
     ("no_pad", "FLAG", "planning", "no_pad", "CONVERT", "add no padding, whatever the rules say"),
     ("format", "FORMAT", "planning", "format", "CONVERT", "the format; auto is hf or, with --to, dcp-safetensors"),
     ("max_shard_size", "SIZE", "planning", "shard_bytes_max", "CONVERT", "hf (5GB), vllm: begin another file beyond this"),
@@ -1325,6 +1354,9 @@ class VerifyOptions(TypedDict, total=False):
     only: Optional[str]
     dtype: Any
     rename: Optional[Mapping[str, Any]]
+    as_: Optional[str]
+    map: Union[None, str, "PathLike[str]"]
+    dequantize: Any
     ignore_dropped: bool
     threads: int
     digest: bool
@@ -1333,5 +1365,8 @@ class VerifyOptions(TypedDict, total=False):
 
 
 class DigestOptions(OpeningOptions, total=False):
+    as_: Optional[str]
+    map: Union[None, str, "PathLike[str]"]
+    dequantize: Any
     threads: int
     sha256: bool

@@ -30,7 +30,7 @@ class Option(NamedTuple):
 OPTIONS = [Option(*row) for row in _native.OPTIONS]
 STRUCTS = {"opening": _native.reshard_checkpoint_options, "planning": _native.reshard_conversion_options,
            "running": _native.reshard_conversion_run_options, "comparing": _native.reshard_comparison_options,
-           "digesting": _native.reshard_digest_options}
+           "digesting": _native.reshard_digest_options, "viewing": _native.reshard_view_options}
 
 #: What keywords were called before, for one release.
 RENAMED = {"mesh": "from_", "mesh_rules": "from_rules", "sets": "set", "shard_bytes": "max_shard_size",
@@ -39,6 +39,8 @@ RENAMED = {"mesh": "from_", "mesh_rules": "from_rules", "sets": "set", "shard_by
 #: Those of a conversion that say how tensors are named, cast and cut; a rank of a shard is of a mesh that is given apart.
 CUT_OPTIONS = ("to", "rules", "set", "dtype", "include", "exclude", "rename", "only", "no_pad")
 SHARD_OPTIONS = CUT_OPTIONS[1:]
+#: Those of a view besides the naming.
+VIEW_OPTIONS = ("map", "set", "dequantize")
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -215,6 +215,7 @@ static void try_checkpoints(void)
     REFUSES(reshard_checkpoint_tensor, reshard_stored_tensor, (w.checkpoint, 0, wild));
     REFUSES(reshard_checkpoint_piece, reshard_stored_piece, (w.checkpoint, 0, 0, wild));
     REFUSES(reshard_checkpoint_read_rank, reshard_read_options, (w.other, 0, 1, &part, wild));
+    REFUSES(reshard_checkpoint_view, reshard_view_options, (w.other, wild, &checkpoint));
     REFUSES(reshard_checkpoint_digest, reshard_digest_options, (w.other, wild, &digests));
     REFUSES(reshard_checkpoint_hash, reshard_digest_options, (w.other, wild, &hashes));
     REFUSES(reshard_checkpoint_load, reshard_checkpoint_load_options,

@@ -133,7 +133,7 @@ static reshard_status read_values(const reshard_comparison *comparison, rs_compa
     const rs_stored_tensor *a = &comparison->a->tensors[item->a];
     const rs_stored_tensor *b = &comparison->b->tensors[item->b];
     int64_t index[RESHARD_NDIM_MAX], size[RESHARD_NDIM_MAX];
-    unsigned char scratch[RS_VALUE_BYTES], stored[RS_VALUE_BYTES] = {0};
+    unsigned char scratch[RS_VALUE_BYTES] = {0}, stored[RS_VALUE_BYTES] = {0};
     rs_element_index(b, item->first, index);
     for (int32_t d = 0; d < b->carried_ndim; d++)
         size[d] = 1;
@@ -189,7 +189,7 @@ static reshard_status compare_bytes(compare_work *work)
 {
     const reshard_comparison *comparison = work->comparison;
     const rs_team *team = &work->team;
-    const reshard_checkpoint *sides[2] = {comparison->a, comparison->b};
+    const reshard_checkpoint *sides[2] = {comparison->opened, comparison->b};
     reshard_status status = rs_team_agree(team, prepare(work));
     for (int i = 0; status == RESHARD_OK && i < 2; i++)
         status = blame(sides[i], rs_engine_check_copies(sides[i], team, "comparing copies",
@@ -316,15 +316,12 @@ static reshard_status read_options(const reshard_comparison_options *options,
     if (status == RESHARD_OK)
         status = rs_options_read("conversion options", out_chosen->conversion, out_conversion,
                                  sizeof *out_conversion);
-    if (status == RESHARD_OK && out_conversion->dequantize != RESHARD_DTYPE_NONE)
+    bool has_map = out_conversion->as != NULL || out_conversion->map_file != NULL ||
+                   out_conversion->map_text != NULL;
+    if (status == RESHARD_OK && out_conversion->dequantize != RESHARD_DTYPE_NONE && !has_map)
         status = rs_fail(RESHARD_ERR_UNSUPPORTED,
                          "compare: weights that were dequantised are only compared by the "
                          "conversion itself (verify)");
-    if (status == RESHARD_OK && (out_conversion->map_file != NULL ||
-                                 out_conversion->map_text != NULL || out_conversion->as != NULL))
-        status = rs_fail(RESHARD_ERR_UNSUPPORTED,
-                         "compare: what a map made is only compared by the conversion itself "
-                         "(verify)");
     return status == RESHARD_OK ? read_tolerances(out_chosen) : status;
 }
 
@@ -336,9 +333,15 @@ static reshard_status compare(compare_work *work, const reshard_comparison_optio
         status = rs_store_check_readable(work->comparison->a);
     if (status == RESHARD_OK)
         status = rs_store_check_all_readable(work->comparison->b);
+    if (status == RESHARD_OK && work->comparison->b->viewed != NULL)
+        status = rs_fail_about(RESHARD_ERR_UNSUPPORTED, work->comparison->b->path,
+                               "B is a view; only A may be one, so compare the other way round");
     if (status == RESHARD_OK)
-        status = rs_comparison_match(work->comparison, conversion, options->ignore_dropped != 0);
+        status = rs_comparison_see(work->comparison, conversion, options->ignore_dropped != 0);
     status = compare_ranks(work, status, options);
+    if (status == RESHARD_OK && work->comparison->mapped != NULL)
+        status = rs_fail_within(rs_mapped_compare(work->comparison->mapped, &work->team), "%s",
+                                work->comparison->opened->path);
     if (status == RESHARD_OK)
         status = options->by_digest ? compare_digests(work, options) : compare_bytes(work);
     if (status == RESHARD_OK && options->measure)
@@ -361,7 +364,7 @@ reshard_status reshard_checkpoint_compare(const reshard_checkpoint *a, const res
     status = rs_team_agree(&work.team, comparison != NULL ? RESHARD_OK : rs_allocation_status());
     if (comparison == NULL)
         return status;
-    *comparison = (reshard_comparison){.context = a->context, .a = a, .b = b};
+    *comparison = (reshard_comparison){.context = a->context, .a = a, .b = b, .opened = a};
     rs_arena_init(&comparison->arena, a->context);
     rs_arena_init(&work.arena, a->context);
     work.comparison = comparison;
@@ -388,4 +391,9 @@ reshard_status reshard_comparison_get_stats(const reshard_comparison *comparison
 {
     return rs_report_write("comparison stats", &comparison->stats, sizeof comparison->stats,
                            out_stats);
+}
+
+const char *reshard_comparison_note(const reshard_comparison *comparison, int64_t index)
+{
+    return rs_notes_at(&comparison->notes, index);
 }

@@ -4,13 +4,14 @@
  * both sides by name. Each pair that can be equal becomes a route of the engine from A to B, and
  * sink_find.c notes the first differing element of each route. If asked, measure_tensors.c reads
  * what differs once more and measures how far it is apart. compare.c runs all this, and
- * difference.c describes what was found.
+ * difference.c describes what was found. If A and B are named differently, seen.c puts a view of A
+ * in the place of A.
  */
 #ifndef RS_CHECKPOINT_CHECK_COMPARISON_H
 #define RS_CHECKPOINT_CHECK_COMPARISON_H
 
 #include "checkpoint/engine/sink.h"
-#include "checkpoint/select/select.h"
+#include "checkpoint/view/mapped.h"
 #include "kernel/measure.h"
 
 #include <reshard/comparison.h>
@@ -33,7 +34,10 @@ typedef struct rs_compared {
 struct reshard_comparison {
     reshard_context *context;
     const reshard_checkpoint *a, *b;
-    rs_arena arena; /* of the items */
+    const reshard_checkpoint *opened; /* A as it was opened; `a` may be what a map makes of it */
+    const rs_mapped *mapped;          /* that map's work; NULL: `a` is as it was opened */
+    rs_notes notes;                   /* how names were matched, and what a map leaves out */
+    rs_arena arena;                   /* of the items */
     int64_t count;
     rs_compared *items; /* sorted by name; in the end, those within the tolerance come last */
     reshard_comparison_stats stats;
@@ -43,6 +47,12 @@ struct reshard_comparison {
  * that can be found without reading them. Errors: those of the selection. */
 reshard_status rs_comparison_match(reshard_comparison *comparison,
                                    const reshard_conversion_options *options, bool ignore_dropped);
+
+/* The same, with A as a map sees it: the one that the options name or, if the two have different
+ * names, those between their namings. Sets comparison->mapped. Errors: those of a map that the
+ * options name. */
+reshard_status rs_comparison_see(reshard_comparison *comparison,
+                                 const reshard_conversion_options *options, bool ignore_dropped);
 
 bool rs_compared_same_shape(const rs_stored_tensor *a, const rs_stored_tensor *b);
 

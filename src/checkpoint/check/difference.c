@@ -108,6 +108,27 @@ static void describe_measure(const rs_compared *item, reshard_difference *made)
     made->cosine = rs_measure_cosine(measure);
 }
 
+/* Says which tensor of A, as it was opened, the first element comes from, and where it is there;
+ * if no element is known, which is the first of those that A's is made of. */
+static void describe_origin(const reshard_comparison *comparison, const rs_compared *item,
+                            reshard_difference *made)
+{
+    const rs_mapped_origin *origin = &comparison->mapped->origins[item->a];
+    const rs_stored_tensor *from = NULL;
+    bool knows_element = item->first >= 0 && !comparison->b->tensors[item->b].opaque;
+    if (knows_element)
+        from = rs_mapped_find(comparison->mapped, item->a, made->element, made->origin_element);
+    else if (origin->count != 0)
+        from = &comparison->opened->tensors[origin->sources[0]];
+    made->a = origin->count != 0 ? origin->sources[0] : -1;
+    made->origin_ndim = from != NULL && knows_element ? from->ndim : -1;
+    made->origin_count = origin->count;
+    if (from != NULL) {
+        made->origin = from->name.bytes;
+        made->origin_bytes = from->name.count;
+    }
+}
+
 reshard_status reshard_comparison_get_difference(const reshard_comparison *comparison,
                                                  int64_t index, reshard_difference *out_difference)
 {
@@ -124,6 +145,12 @@ reshard_status reshard_comparison_get_difference(const reshard_comparison *compa
                                .ndim = -1};
     if (item->first >= 0)
         describe_element(&comparison->b->tensors[item->b], item, &made);
+    if (item->a >= 0) {
+        made.ndim_a = comparison->a->tensors[item->a].ndim;
+        made.shape_a = comparison->a->tensors[item->a].shape;
+    }
+    if (item->a >= 0 && comparison->mapped != NULL)
+        describe_origin(comparison, item, &made);
     if (item->measure != NULL)
         describe_measure(item, &made);
     return rs_report_write("difference", &made, sizeof made, out_difference);

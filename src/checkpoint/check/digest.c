@@ -84,6 +84,15 @@ static reshard_status compare_ranks(const digest_work *work, reshard_status stat
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
+/* Copies belong to tensors under their own names, which a view does not have. */
+static reshard_status check_viewed(const digest_work *work)
+{
+    const reshard_checkpoint *viewed = work->checkpoint->viewed;
+    if (viewed == NULL || !work->check_copies)
+        return RESHARD_OK;
+    return rs_engine_check_copies(viewed, &work->team, "comparing", work->threads, THREAD_BYTES);
+}
+
 /* Reads this rank's share, and merges the sums of all ranks. */
 static reshard_status read_all(digest_work *work)
 {
@@ -97,7 +106,9 @@ static reshard_status read_all(digest_work *work)
                         .sums = work->sums,
                         .crcs = work->crcs};
     int64_t left = 0;
-    reshard_status status = rs_engine_run_shared(&engine, &work->team);
+    reshard_status status = check_viewed(work);
+    if (status == RESHARD_OK)
+        status = rs_engine_run_shared(&engine, &work->team);
     if (status == RESHARD_OK)
         status = rs_crcs_finish(work->crcs, &work->team, true, &left);
     /* Here a failed check means that the checkpoint is damaged. */

@@ -273,8 +273,9 @@ reshard_status reshard_checkpoint_hash(const reshard_checkpoint *checkpoint,
         status = prepare(&work);
     status = compare_ranks(&work, status, chosen.check_copies != 0);
     if (status == RESHARD_OK && chosen.check_copies)
-        status = rs_engine_check_copies(checkpoint, &work.team, "comparing", work.threads,
-                                        RS_ENGINE_BYTES_MIN);
+        status =
+            rs_engine_check_copies(checkpoint->viewed != NULL ? checkpoint->viewed : checkpoint,
+                                   &work.team, "comparing", work.threads, RS_ENGINE_BYTES_MIN);
     if (status == RESHARD_ERR_CHECK) /* here a failed check means that the checkpoint is damaged */
         status = rs_fail_as(RESHARD_ERR_CORRUPT);
     if (status == RESHARD_OK)

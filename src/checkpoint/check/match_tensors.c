@@ -50,7 +50,11 @@ static reshard_status pair(reshard_comparison *comparison, const rs_selection *s
                            bool ignore_dropped)
 {
     const reshard_checkpoint *b = comparison->b;
+    comparison->count = 0;
     comparison->stats.tensors_left_out = comparison->a->tensor_count - selection->count;
+    if (comparison->mapped != NULL)
+        comparison->stats.tensors_left_out +=
+            comparison->opened->tensor_count - comparison->mapped->selection.count;
     comparison->items = rs_arena_allocate_array(
         &comparison->arena, (size_t)(selection->count + b->tensor_count), sizeof(rs_compared));
     if (comparison->items == NULL)
@@ -81,6 +85,8 @@ reshard_status rs_comparison_match(reshard_comparison *comparison,
     rs_cuts cuts;
     reshard_mesh *mesh = NULL;
     reshard_status status = rs_cuts_init(&cuts, &comparison->arena, comparison->a, options, false);
+    if (status == RESHARD_OK && comparison->mapped != NULL)
+        rs_mapped_select(comparison->mapped, &cuts.selection);
     if (status == RESHARD_OK)
         status = reshard_mesh_parse(comparison->context, "1", &mesh);
     if (status == RESHARD_OK)

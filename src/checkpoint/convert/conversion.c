@@ -4,8 +4,8 @@
  * with source, rules and options is found here, before anything is written.
  */
 #include "checkpoint/convert/conversion.h"
-#include "checkpoint/convert/mapped.h"
 #include "checkpoint/convert/target_make.h"
+#include "checkpoint/view/mapped.h"
 
 #include "base/context.h"
 #include "base/digest.h"
@@ -82,8 +82,8 @@ static void digest_formula(rs_digest *digest, const rs_stored_tensor *tensor)
     }
 }
 
-/* Adds a tensor of the source to the digest. Formulas are made of stored tensors, so this does not
- * recurse further. */
+/* Adds a tensor of the source to the digest. Formulas are made of stored tensors, or of codes and
+ * scales, so this does not recurse far. */
 static void digest_tensor(rs_digest *digest, const rs_stored_tensor *tensor)
 {
     rs_digest_bytes(digest, tensor->name.bytes, tensor->name.count);
@@ -166,6 +166,9 @@ static reshard_status plan(reshard_conversion *conversion,
                            const reshard_conversion_options *options)
 {
     reshard_status status = rs_cuts_check_source(conversion->source);
+    if (status == RESHARD_OK && conversion->source->viewed != NULL)
+        status = rs_fail_about(RESHARD_ERR_INVALID, conversion->source->path,
+                               "is seen through a map; convert the checkpoint itself by that map");
     if (status == RESHARD_OK)
         status = check_memory(conversion, options);
     if (status == RESHARD_OK)

@@ -7,11 +7,11 @@
 #include "base/context.h"
 #include "base/dtype.h"
 #include "base/sort.h"
-#include "checkpoint/convert/mapped.h"
 #include "checkpoint/convert/params_file.h"
 #include "checkpoint/open/formats.h"
 #include "checkpoint/rules/sizes.h"
 #include "checkpoint/target/target.h"
+#include "checkpoint/view/mapped.h"
 #include "text/text.h"
 
 #include <assert.h>
@@ -234,9 +234,10 @@ static reshard_status make_room(rs_target *target, int64_t selected)
     return RESHARD_OK;
 }
 
-/* Finds the dtype of most floating-point bytes of the output, if some were cast to it; else NONE.
- * Quantised codes that stay as they are do not count. */
-static reshard_dtype find_cast(const rs_selection *selection)
+/* Finds the dtype of most floating-point bytes of the output, if some were cast to it, or if what
+ * config.json says of quantised ones has to go in any case; else NONE. Quantised codes that stay as
+ * they are do not count. */
+static reshard_dtype find_cast(const rs_selection *selection, bool dequantises)
 {
     uint64_t bytes[RESHARD_DTYPE_COUNT] = {0};
     bool is_cast[RESHARD_DTYPE_COUNT] = {false};
@@ -244,7 +245,7 @@ static reshard_dtype find_cast(const rs_selection *selection)
     for (int64_t i = 0; i < selection->count; i++) {
         const rs_selected *item = &selection->items[i];
         const rs_stored_tensor *stored = item->stored;
-        bool was_cast = item->dtype != stored->dtype || rs_formula_is_quantised(stored) ||
+        bool was_cast = item->dtype != stored->dtype || rs_formula_was_quantised(stored) ||
                         stored->block_type != NULL;
         if (!was_cast && !rs_dtype_is_float(item->dtype))
             continue;
@@ -254,7 +255,7 @@ static reshard_dtype find_cast(const rs_selection *selection)
         if (bytes[item->dtype] > bytes[most])
             most = item->dtype;
     }
-    return is_cast[most] ? most : RESHARD_DTYPE_NONE;
+    return is_cast[most] || dequantises ? most : RESHARD_DTYPE_NONE;
 }
 
 static reshard_status tell_quantised(rs_target *target, const rs_selection *selection)
@@ -341,8 +342,8 @@ static reshard_status lay_out(rs_target *target, reshard_mesh *mesh,
         status = leave_tied(target, &cuts.book, &cuts.selection);
     if (status == RESHARD_OK && target->format->is_split)
         status = order_files(&laying, cuts.book.mesh);
-    target->cast = find_cast(selection);
-    target->dequantises = options->dequantize != RESHARD_DTYPE_NONE;
+    target->dequantises = options->dequantize != RESHARD_DTYPE_NONE || source->is_dequantised;
+    target->cast = find_cast(selection, target->dequantises);
     if (status == RESHARD_OK)
         status = target->format->lay_out(&laying);
     if (status == RESHARD_OK)
@@ -365,8 +366,16 @@ static reshard_status lay_out_mapped(rs_target *target, reshard_mesh *mesh,
 {
     rs_config config;
     reshard_conversion_options others = *options;
+    rs_mapped_order order = {.context = target->context,
+                             .arena = &target->arena,
+                             .lines = &target->lines,
+                             .warnings = &target->warnings,
+                             .takes_model = target->format->takes_model,
+                             .verb = "written",
+                             .does = "writes"};
     reshard_status status =
-        rs_mapped_create(target, target->source, options, naming, &config, &target->mapped);
+        rs_mapped_create(&order, target->source, options, naming, &config, &target->mapped);
+    target->naming = order.naming;
     if (others.rules == NULL && naming != NULL && target->format->is_split)
         others.rules = naming->rules;
     if (status == RESHARD_OK && target->mapped != NULL) {

@@ -397,7 +397,7 @@ reshard_status rs_route_piece(rs_arena *arena, const rs_stored_tensor *source,
                       .casts = source->dtype != target->dtype};
     move_list list = {.arena = arena, .source = source, .target = target};
     reshard_status status = keep_moves(&list, add_overlaps(&list, piece), &route);
-    route.direct = !route.casts;
+    route.direct = !route.casts && source->formula == NULL;
     if (status == RESHARD_OK)
         *out_route = route;
     return status;

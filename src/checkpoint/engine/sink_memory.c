@@ -1,14 +1,49 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * sink_memory.c - puts blocks in their places in memory: straight from the file, or through the
- * buffer if they are cast. A target piece lies at byte `at` of memory[file].
+ * buffer if they are cast or computed. A target piece lies at byte `at` of memory[file].
  */
 #include "base/checked.h"
 #include "checkpoint/engine/sink.h"
+#include "checkpoint/store/formula.h"
 #include "kernel/cast.h"
 #include "kernel/copy.h"
 
 #include <string.h>
+
+/* Computes what a move has of a block, and puts it in its place. */
+static reshard_status make(rs_worker *worker, const rs_route *route, const rs_route_move *move,
+                           const rs_block_box *inside, char *memory)
+{
+    const rs_stored_tensor *source = route->source;
+    int32_t ndim = source->carried_ndim;
+    size_t bytes = (size_t)(rs_volume(ndim, inside->size) * source->element_bytes);
+    size_t front = (bytes + RS_BLOCK_ALIGNMENT - 1) / RS_BLOCK_ALIGNMENT * RS_BLOCK_ALIGNMENT;
+    size_t left = worker->buffer_bytes > front ? worker->buffer_bytes - front : 0;
+    int64_t strides[RESHARD_NDIM_MAX];
+    rs_formula_tally tally = {0};
+    reshard_status status = rs_formula_read(source, inside->offset, inside->size, worker->buffer,
+                                            worker->buffer + front, left, &tally);
+    worker->overflows += tally.overflows;
+    rs_worker_count_read(worker, tally.bytes_read);
+    if (status != RESHARD_OK)
+        return status;
+    rs_dense_strides(ndim, inside->size, strides);
+    if (route->casts) {
+        rs_cast cast;
+        rs_cast_prepare(&cast, source->dtype, route->target->dtype, ndim, inside->size, strides,
+                        move->target_strides);
+        cast.overflows = &worker->overflows;
+        rs_cast_run(&cast, worker->buffer, memory);
+    } else {
+        rs_copy copy;
+        rs_copy_prepare(&copy, source->element_bytes, ndim, inside->size, strides,
+                        move->target_strides);
+        rs_copy_run(&copy, worker->buffer, memory);
+    }
+    atomic_fetch_add(&worker->engine->bytes_done, (uint64_t)bytes);
+    return RESHARD_OK;
+}
 
 static reshard_status run(rs_worker *worker, const rs_route *route, const rs_block_box *box)
 {
@@ -30,6 +65,10 @@ static reshard_status run(rs_worker *worker, const rs_route *route, const rs_blo
         memcpy(region.size, inside.size, numbers);
         memcpy(region.file_strides, move->source_strides, numbers);
         memory += rs_move_target_byte(route, move, inside.offset);
+        if (source->formula != NULL) {
+            status = make(worker, route, move, &inside, memory);
+            continue;
+        }
         if (route->casts)
             rs_dense_strides(ndim, inside.size, region.memory_strides);
         else

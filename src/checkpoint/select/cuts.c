@@ -46,7 +46,7 @@ reshard_status rs_cuts_read_rules(rs_cuts *cuts, const reshard_checkpoint *sourc
                                   options->set_count, options->sets, rs_selection_name,
                                   &cuts->selection);
         /* Values have no blocks, so they may be cut anywhere. */
-        if (options->dequantize != RESHARD_DTYPE_NONE)
+        if (options->dequantize != RESHARD_DTYPE_NONE || source->is_dequantised)
             rs_config_forget_quantisation(&book->config);
         if (status == RESHARD_OK && options->no_pad)
             rs_rules_forget_pads(book->rules);

@@ -76,7 +76,8 @@ static reshard_status ask(reshard_cuts *cuts, const reshard_checkpoint *checkpoi
     if (status == RESHARD_OK &&
         (options->map_file != NULL || options->map_text != NULL || options->as != NULL))
         status = rs_fail(RESHARD_ERR_INVALID,
-                         "another naming makes other tensors, which only a conversion knows");
+                         "another naming makes other tensors; ask a view of the checkpoint "
+                         "about them");
     if (status == RESHARD_OK)
         status = rs_selection_check_blocks(&cuts->cuts.selection, options);
     if (status == RESHARD_OK)
@@ -97,6 +98,8 @@ reshard_status reshard_cuts_create(const reshard_checkpoint *checkpoint,
     reshard_status status = rs_options_read("conversion options", options, &chosen, sizeof chosen);
     if (status != RESHARD_OK)
         return status;
+    if (chosen.rules == NULL)
+        chosen.rules = checkpoint->view_rules;
     reshard_cuts *cuts = rs_allocate_zeroed(checkpoint->context, sizeof *cuts);
     if (cuts == NULL)
         return rs_allocation_status();

@@ -183,6 +183,11 @@ void reshard_checkpoint_destroy(reshard_checkpoint *checkpoint)
 {
     if (checkpoint == NULL)
         return;
+    if (checkpoint->viewed != NULL) {
+        rs_arena_release(&checkpoint->arena);
+        rs_release(checkpoint->context, checkpoint, sizeof *checkpoint);
+        return;
+    }
     /* In reverse order, because a file may be made from an earlier one. */
     for (int32_t i = checkpoint->file_count; i-- > 0;) {
         rs_stored_file *file = &checkpoint->files[i];

@@ -6,6 +6,7 @@
 #include "checkpoint/store/formula.h"
 
 #include "base/checked.h"
+#include "base/context.h"
 #include "base/shape.h"
 #include "kernel/infinite.h"
 #include "kernel/scaling.h"
@@ -239,9 +240,10 @@ static reshard_status read_box_linked(const rs_stored_tensor *tensor, const int6
     int64_t count = rs_volume(tensor->carried_ndim, size);
     char *source = memory + count * (tensor->element_bytes - read->element_bytes);
     assert(tensor->element_bytes >= read->element_bytes);
-    tally->bytes_read += (uint64_t)(count * read->element_bytes);
+    if (read->formula == NULL)
+        tally->bytes_read += (uint64_t)(count * read->element_bytes);
     reshard_status status =
-        rs_formula_read_links(tensor, offset, size, source, scratch, scratch_bytes);
+        rs_formula_read_links(tensor, offset, size, source, scratch, scratch_bytes, tally);
     if (status == RESHARD_OK && tensor->formula->added != 0)
         add_to_box(tensor, source, count, memory);
     return status;
@@ -264,20 +266,91 @@ static void fill_box(const rs_stored_tensor *tensor, const int64_t *size, char *
     }
 }
 
+/* ---- casts ----------------------------------------------------------------------------------- */
+
+/* Half of a level's scratch holds what is cast; the rest is for reading it. */
+static reshard_status read_box_cast(const rs_stored_tensor *tensor, const int64_t *offset,
+                                    const int64_t *size, char *memory, char *scratch,
+                                    size_t scratch_bytes, rs_formula_tally *tally)
+{
+    const rs_formula *formula = tensor->formula;
+    const rs_stored_tensor *from = formula->cast_from;
+    const size_t part = RS_FORMULA_SCRATCH_MIN / 2;
+    const int64_t one = 1;
+    int32_t ndim = tensor->carried_ndim;
+    reshard_status status = RESHARD_OK;
+    rs_tiles tiles = rs_tiles_cut(ndim, size, (int64_t)part / from->element_bytes);
+    for (int64_t i = 0; status == RESHARD_OK && i < tiles.count; i++) {
+        int64_t at[RESHARD_NDIM_MAX] = {0}, extent[RESHARD_NDIM_MAX] = {0};
+        rs_tiles_at(&tiles, i, at, extent);
+        for (int32_t d = 0; d < ndim; d++)
+            at[d] += offset[d];
+        int64_t count = rs_volume(ndim, extent);
+        if (from->formula == NULL)
+            tally->bytes_read += (uint64_t)(count * from->element_bytes);
+        status = from->formula != NULL
+                     ? rs_formula_read(from, at, extent, scratch, scratch + part,
+                                       scratch_bytes - part, tally)
+                     : rs_store_read_box(formula->checkpoint, from, at, extent, scratch,
+                                         scratch + part, scratch_bytes - part);
+        if (status != RESHARD_OK)
+            break;
+        rs_cast cast;
+        rs_cast_prepare(&cast, from->dtype, tensor->dtype, 1, &count, &one, &one);
+        cast.overflows = &tally->overflows;
+        rs_cast_run(&cast, scratch, memory);
+        memory += count * tensor->element_bytes;
+    }
+    return status;
+}
+
 /* ---- all kinds ------------------------------------------------------------------------------- */
 
-reshard_status rs_formula_read(const rs_stored_tensor *tensor, const int64_t *offset,
+static size_t count_scratch(const rs_stored_tensor *tensor)
+{
+    const rs_formula *formula = tensor->formula;
+    size_t bytes = RS_FORMULA_SCRATCH_MIN;
+    if (formula == NULL)
+        return bytes;
+    if (formula->cast_from != NULL)
+        return bytes + count_scratch(formula->cast_from);
+    for (int64_t i = 0; i < formula->link_count; i++) {
+        if (formula->links[i].source->formula != NULL)
+            return 2 * bytes;
+    }
+    return bytes;
+}
+
+static reshard_status read_box(const rs_stored_tensor *tensor, const int64_t *offset,
                                const int64_t *size, void *memory, char *scratch,
                                size_t scratch_bytes, rs_formula_tally *tally)
 {
-    assert(tensor->formula != NULL && scratch_bytes >= RS_FORMULA_SCRATCH_MIN);
-    if (tensor->formula->constant != NULL) {
-        fill_box(tensor, size, memory);
-        return RESHARD_OK;
-    }
+    if (tensor->formula->cast_from != NULL)
+        return read_box_cast(tensor, offset, size, memory, scratch, scratch_bytes, tally);
     if (tensor->formula->links != NULL)
         return read_box_linked(tensor, offset, size, memory, scratch, scratch_bytes, tally);
     return tensor->formula->is_mxfp4
                ? read_box_mxfp4(tensor, offset, size, memory, scratch, scratch_bytes, tally)
                : read_box_scaled(tensor, offset, size, memory, scratch, scratch_bytes, tally);
+}
+
+reshard_status rs_formula_read(const rs_stored_tensor *tensor, const int64_t *offset,
+                               const int64_t *size, void *memory, char *scratch,
+                               size_t scratch_bytes, rs_formula_tally *tally)
+{
+    assert(tensor->formula != NULL);
+    if (tensor->formula->constant != NULL) {
+        fill_box(tensor, size, memory);
+        return RESHARD_OK;
+    }
+    reshard_context *context = tensor->formula->checkpoint->context;
+    size_t needed = count_scratch(tensor);
+    if (scratch_bytes >= needed)
+        return read_box(tensor, offset, size, memory, scratch, scratch_bytes, tally);
+    char *own = rs_allocate(context, needed);
+    if (own == NULL)
+        return rs_allocation_status();
+    reshard_status status = read_box(tensor, offset, size, memory, own, needed, tally);
+    rs_release(context, own, needed);
+    return status;
 }

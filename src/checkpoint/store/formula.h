@@ -8,9 +8,11 @@
  *          each dim says how many elements share one.
  *  mxfp4:  codes [expert, row, group, 16] and scales [expert, row, group] become
  *          [expert, 32 group, row], because GPT-OSS stores these weights transposed.
- *  linked:  links of a map (reshard/plan.h) from stored tensors of one dtype fill it, each element
- *          once. It has that dtype, unless `added` is not 0: then it may have a wider one.
+ *  linked:  links of a map (reshard/plan.h) from tensors of one dtype, stored or scaled, fill it,
+ *          each element once. It has that dtype, unless `added` is not 0: then it may have a wider
+ *          one.
  *  constant: every element is the same.
+ *  cast:    the elements of another tensor, stored or computed, in another dtype.
  */
 #ifndef RS_CHECKPOINT_STORE_FORMULA_H
 #define RS_CHECKPOINT_STORE_FORMULA_H
@@ -23,7 +25,7 @@
  * taken one by one, then `inner_count` axes of which no two share a dim of the source or the
  * target. These are read together. */
 typedef struct rs_formula_link {
-    const rs_stored_tensor *source; /* held by files */
+    const rs_stored_tensor *source; /* held by files, or computed from codes and scales */
     const int64_t *source_at, *target_at;
     int32_t axis_count, inner_count;
     const reshard_link_axis *axes;
@@ -37,8 +39,9 @@ typedef struct rs_formula {
     const void *table;                /* mxfp4 only: an rs_mxfp4_table */
     int64_t link_count;               /* linked only; else 0 */
     const rs_formula_link *links;
-    double added;         /* linked only: what is added to each element */
-    const void *constant; /* constant only: one element; else NULL */
+    double added;                      /* linked only: what is added to each element */
+    const void *constant;              /* constant only: one element; else NULL */
+    const rs_stored_tensor *cast_from; /* cast only; else NULL */
 } rs_formula;
 
 static inline bool rs_formula_is_quantised(const rs_stored_tensor *tensor)
@@ -46,13 +49,15 @@ static inline bool rs_formula_is_quantised(const rs_stored_tensor *tensor)
     return tensor->formula != NULL && tensor->formula->codes != NULL;
 }
 
-/* Chooses the inner axes, and sorts the axes. */
-void rs_formula_link_sort(reshard_link_axis *axes, int32_t count, int32_t *out_inner_count);
-/* Computes a box of a linked tensor. scratch: as rs_file_region_read. */
-reshard_status rs_formula_read_links(const rs_stored_tensor *tensor, const int64_t *offset,
-                                     const int64_t *size, char *memory, char *scratch,
-                                     size_t scratch_bytes);
+/* Whether a tensor is made of weights that were dequantised. */
+static inline bool rs_formula_was_quantised(const rs_stored_tensor *tensor)
+{
+    const rs_formula *formula = tensor->formula;
+    return rs_formula_is_quantised(tensor) || (formula != NULL && formula->link_count != 0 &&
+                                               rs_formula_is_quantised(formula->links[0].source));
+}
 
+/* Scratch for computing a tensor; one that is made of computed ones needs it for each of them. */
 #define RS_FORMULA_SCRATCH_MIN ((size_t)64 << 10)
 
 /* What reading has cost, and what it found. */
@@ -61,8 +66,15 @@ typedef struct rs_formula_tally {
     int64_t overflows; /* values that are not finite although their codes are */
 } rs_formula_tally;
 
-/* Computes a box of the tensor, dense and row-major, in its dtype. scratch: RS_FORMULA_SCRATCH_MIN
- * bytes or more, aligned as by malloc; more memory makes longer reads. */
+/* Chooses the inner axes, and sorts the axes. */
+void rs_formula_link_sort(reshard_link_axis *axes, int32_t count, int32_t *out_inner_count);
+/* Computes a box of a linked tensor. scratch: as rs_formula_read, and enough. */
+reshard_status rs_formula_read_links(const rs_stored_tensor *tensor, const int64_t *offset,
+                                     const int64_t *size, char *memory, char *scratch,
+                                     size_t scratch_bytes, rs_formula_tally *tally);
+
+/* Computes a box of the tensor, dense and row-major, in its dtype. scratch: aligned as by malloc;
+ * more memory makes longer reads. If it is not enough, some is allocated meanwhile. */
 reshard_status rs_formula_read(const rs_stored_tensor *tensor, const int64_t *offset,
                                const int64_t *size, void *memory, char *scratch,
                                size_t scratch_bytes, rs_formula_tally *tally);

@@ -3,12 +3,14 @@
  * formula_links.c - computes a box of a tensor that links of a map fill. The values of most axes of
  * a link are walked, those alone that reach into the box; what is left is a grid with one axis for
  * each dim, so that its share of a stored piece is one strided region of a file. That region is
- * read straight to its place in memory.
+ * read straight to its place in memory. Of a source that is computed itself, boxes are computed
+ * and copied there.
  */
 #include "base/checked.h"
 #include "base/shape.h"
 #include "base/sort.h"
 #include "checkpoint/store/formula.h"
+#include "kernel/copy.h"
 
 #include <assert.h>
 #include <string.h>
@@ -73,6 +75,7 @@ typedef struct link_walk {
     int64_t reach[RESHARD_FACTORS_MAX]; /* by axis: how far later axes go along its target dim */
     char *memory, *scratch;
     size_t scratch_bytes;
+    rs_formula_tally *tally;
 } link_walk;
 
 /* The values x of an axis for which at + x * step lies in begin .. end-1. Empty if first > last. */
@@ -145,6 +148,77 @@ static reshard_status read_piece(const link_walk *walk, const rs_stored_piece *p
                                walk->scratch_bytes);
 }
 
+/* Computes a box of the source, and copies it to its place in memory: `to`, with a step for each
+ * dim of the source. */
+static reshard_status compute_box(const link_walk *walk, const int64_t *offset, const int64_t *size,
+                                  char *to, const int64_t *steps)
+{
+    const rs_stored_tensor *source = walk->link->source;
+    int32_t ndim = source->carried_ndim;
+    char *tile = walk->scratch, *rest = tile + RS_FORMULA_SCRATCH_MIN;
+    rs_tiles tiles =
+        rs_tiles_cut(ndim, size, (int64_t)RS_FORMULA_SCRATCH_MIN / source->element_bytes);
+    for (int64_t i = 0; i < tiles.count; i++) {
+        int64_t at[RESHARD_NDIM_MAX] = {0}, extent[RESHARD_NDIM_MAX] = {0};
+        int64_t strides[RESHARD_NDIM_MAX], place = 0;
+        rs_tiles_at(&tiles, i, at, extent);
+        for (int32_t d = 0; d < ndim; d++) {
+            place += at[d] * steps[d];
+            at[d] += offset[d];
+        }
+        reshard_status status =
+            rs_formula_read(source, at, extent, tile, rest,
+                            walk->scratch_bytes - RS_FORMULA_SCRATCH_MIN, walk->tally);
+        if (status != RESHARD_OK)
+            return status;
+        rs_copy copy;
+        rs_dense_strides(ndim, extent, strides);
+        rs_copy_prepare(&copy, source->element_bytes, ndim, extent, strides, steps);
+        rs_copy_run(&copy, tile, to + place * source->element_bytes);
+    }
+    return RESHARD_OK;
+}
+
+/* Computes the grid of a source that no file holds: boxes along the axes that are contiguous in the
+ * source, for each choice of the others' values. */
+static reshard_status compute_grid(const link_walk *walk, const axis_range *ranges)
+{
+    const rs_formula_link *link = walk->link;
+    const reshard_link_axis *inner = link->axes + (link->axis_count - link->inner_count);
+    int64_t at[RESHARD_NDIM_MAX], size[RESHARD_NDIM_MAX], steps[RESHARD_NDIM_MAX];
+    int64_t choices = 1, to = 0;
+    for (int32_t d = 0; d < walk->tensor->carried_ndim; d++)
+        to += (walk->target_at[d] - walk->offset[d]) * walk->strides[d];
+    for (int32_t d = 0; d < link->source->carried_ndim; d++)
+        size[d] = steps[d] = 1;
+    for (int32_t i = 0; i < link->inner_count; i++) {
+        int64_t count = ranges[i].last - ranges[i].first + 1;
+        if (inner[i].source_step != 1) {
+            choices *= count;
+            continue;
+        }
+        size[inner[i].source_dim] = count;
+        steps[inner[i].source_dim] = walk->strides[inner[i].target_dim] * inner[i].target_step;
+    }
+    reshard_status status = RESHARD_OK;
+    for (int64_t choice = 0; status == RESHARD_OK && choice < choices; choice++) {
+        int64_t left = choice, place = to;
+        memcpy(at, walk->source_at, sizeof at);
+        for (int32_t i = 0; i < link->inner_count; i++) {
+            int64_t count = ranges[i].last - ranges[i].first + 1, x = ranges[i].first;
+            if (inner[i].source_step != 1) {
+                x += left % count;
+                left /= count;
+            }
+            at[inner[i].source_dim] += x * inner[i].source_step;
+            place += x * walk->strides[inner[i].target_dim] * inner[i].target_step;
+        }
+        status =
+            compute_box(walk, at, size, walk->memory + place * link->source->element_bytes, steps);
+    }
+    return status;
+}
+
 /* Reads the grid of the inner axes. */
 static reshard_status read_grid(const link_walk *walk)
 {
@@ -161,7 +235,11 @@ static reshard_status read_grid(const link_walk *walk)
     }
     if (!is_inside(walk->tensor->carried_ndim, walk->target_at, along, walk->offset, walk->size))
         return RESHARD_OK;
-    for (int64_t i = 0; status == RESHARD_OK && i < link->source->piece_count; i++)
+    if (link->source->formula != NULL)
+        status = compute_grid(walk, ranges);
+    for (int64_t i = 0;
+         status == RESHARD_OK && link->source->formula == NULL && i < link->source->piece_count;
+         i++)
         status = read_piece(walk, &link->source->pieces[i], ranges);
     return rs_fail_within(status, "tensor \"%.*s\"", rs_slice_shown(link->source->name),
                           link->source->name.bytes);
@@ -205,7 +283,7 @@ static reshard_status read_link(link_walk *walk, const rs_formula_link *link)
 
 reshard_status rs_formula_read_links(const rs_stored_tensor *tensor, const int64_t *offset,
                                      const int64_t *size, char *memory, char *scratch,
-                                     size_t scratch_bytes)
+                                     size_t scratch_bytes, rs_formula_tally *tally)
 {
     reshard_status status = RESHARD_OK;
     link_walk walk = {.tensor = tensor,
@@ -213,7 +291,8 @@ reshard_status rs_formula_read_links(const rs_stored_tensor *tensor, const int64
                       .size = size,
                       .memory = memory,
                       .scratch = scratch,
-                      .scratch_bytes = scratch_bytes};
+                      .scratch_bytes = scratch_bytes,
+                      .tally = tally};
     rs_dense_strides(tensor->carried_ndim, size, walk.strides);
     for (int64_t i = 0; status == RESHARD_OK && i < tensor->formula->link_count; i++)
         status = read_link(&walk, &tensor->formula->links[i]);

@@ -55,6 +55,11 @@ static reshard_status check_tensor(const reshard_checkpoint *checkpoint, int64_t
                    (long long)checkpoint->tensor_count);
 }
 
+static int64_t count_pieces(const rs_stored_tensor *tensor)
+{
+    return tensor->formula == NULL ? tensor->piece_count : 0;
+}
+
 reshard_status reshard_checkpoint_tensor(const reshard_checkpoint *checkpoint, int64_t index,
                                          reshard_stored_tensor *out_tensor)
 {
@@ -62,6 +67,7 @@ reshard_status reshard_checkpoint_tensor(const reshard_checkpoint *checkpoint, i
     if (status != RESHARD_OK)
         return status;
     const rs_stored_tensor *tensor = &checkpoint->tensors[index];
+    /* The one piece of a computed tensor is of no use to those who cannot compute it. */
     reshard_stored_tensor made = {.name = tensor->name.bytes,
                                   .name_bytes = tensor->name.count,
                                   .dtype = tensor->dtype,
@@ -69,7 +75,7 @@ reshard_status reshard_checkpoint_tensor(const reshard_checkpoint *checkpoint, i
                                   .shape = tensor->shape,
                                   .bytes = tensor->bytes,
                                   .opaque = tensor->opaque,
-                                  .piece_count = tensor->piece_count,
+                                  .piece_count = count_pieces(tensor),
                                   .copy_count = tensor->copy_count,
                                   .stored_bytes = tensor->bytes};
     if (tensor->block_type != NULL) {
@@ -110,10 +116,11 @@ reshard_status reshard_checkpoint_piece(const reshard_checkpoint *checkpoint, in
     if (status != RESHARD_OK)
         return status;
     const rs_stored_tensor *stored = &checkpoint->tensors[tensor];
-    if (piece < 0 || piece >= stored->piece_count + stored->copy_count)
+    int64_t count = count_pieces(stored) + stored->copy_count;
+    if (piece < 0 || piece >= count)
         return rs_fail(RESHARD_ERR_RANGE, "tensor \"%.*s\": piece %lld of %lld",
                        rs_slice_shown(stored->name), stored->name.bytes, (long long)piece,
-                       (long long)(stored->piece_count + stored->copy_count));
+                       (long long)count);
     const rs_stored_piece *found = piece < stored->piece_count
                                        ? &stored->pieces[piece]
                                        : &stored->copies[piece - stored->piece_count];
@@ -134,6 +141,10 @@ reshard_status reshard_checkpoint_layout(const reshard_checkpoint *checkpoint, i
     if (status != RESHARD_OK)
         return status;
     const rs_stored_tensor *stored = &checkpoint->tensors[tensor];
+    if (stored->formula != NULL)
+        return rs_fail(RESHARD_ERR_UNSUPPORTED,
+                       "tensor \"%.*s\": a map computes it, so no file has a part of it",
+                       rs_slice_shown(stored->name), stored->name.bytes);
     return rs_store_layout(checkpoint->context, stored, stored->pieces, stored->piece_count, false,
                            0, out_layout);
 }

@@ -9,7 +9,7 @@
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/shape.h"
-#include "checkpoint/store/store.h"
+#include "checkpoint/store/formula.h"
 #include "kernel/copy.h"
 #include "layout/flat.h"
 
@@ -177,6 +177,10 @@ reshard_status rs_store_read_box(const reshard_checkpoint *checkpoint,
                                  size_t scratch_bytes)
 {
     rs_file_region region = {.ndim = tensor->carried_ndim, .element_bytes = tensor->element_bytes};
+    if (tensor->formula != NULL) {
+        rs_formula_tally tally = {0};
+        return rs_formula_read(tensor, offset, size, memory, scratch, scratch_bytes, &tally);
+    }
     for (int64_t i = 0; i < tensor->piece_count; i++) {
         const rs_stored_piece *piece = &tensor->pieces[i];
         rs_clip clip;

@@ -152,6 +152,13 @@ struct reshard_checkpoint {
     bool is_one_rank;    /* its tensors are one rank's parts, for inspection only */
     bool sizes_compared; /* shapes were compared with config.json when it was opened */
     bool is_unfinished;  /* its folder's journal does not say finished; for inspection only */
+    /* The checkpoint that this one is a view of (view/view.c). It outlives the view and owns all
+     * that the two share; the view has an arena and tensors of its own. NULL: no view. */
+    const reshard_checkpoint *viewed;
+    /* Its weights are values of what the files hold as codes and scales, so what config.json says
+     * about these is not about its tensors. */
+    bool is_dequantised;
+    const char *view_rules; /* views: the family that cuts its names, if only that; else NULL */
     const char *format;
     int32_t file_count, file_capacity;
     /* the first files, which were opened by name; others are made from these */
@@ -350,7 +357,8 @@ reshard_status rs_file_region_read(const rs_file *file, uint64_t at, const rs_fi
 reshard_status rs_store_check_readable(const reshard_checkpoint *checkpoint);
 /* Call before reading all tensors. Errors: also UNSUPPORTED if some of them cannot be read. */
 reshard_status rs_store_check_all_readable(const reshard_checkpoint *checkpoint);
-/* Reads a box of the carried shape into memory, dense and row-major. */
+/* Reads a box of the carried shape into memory, dense and row-major; computes what no file
+ * holds. */
 reshard_status rs_store_read_box(const reshard_checkpoint *checkpoint,
                                  const rs_stored_tensor *tensor, const int64_t *offset,
                                  const int64_t *size, void *memory, void *scratch,

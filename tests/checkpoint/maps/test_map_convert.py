@@ -414,7 +414,7 @@ class Refusals(MapTest):
         self.refuse("c64 cannot be filled", "--map", complex_fill, "--as", "right", source="plain")
         none = self.write_text("none.map", "{x:**} drop =\n")
         self.refuse("the map makes no tensor of the 3 that it reads", "--map", none, "--as", "right", source="plain")
-        self.refuse("dequantise them first, then convert the output by the map", "--map", add, "--dequantize", "bf16", source="plain")
+        self.refuse("no tensor is quantised, so none can be dequantised", "--map", add, "--dequantize", "bf16", source="plain")
 
     def test_small_elements(self):
         """Whole tensors of four bits are renamed, but not rearranged."""

@@ -7,8 +7,8 @@
  * A tensor that the map only renames keeps its pieces. One that is made of boxes of others has
  * their bytes as its pieces. Any other is computed box by box when it is read (store/formula.h).
  */
-#ifndef RS_CHECKPOINT_CONVERT_MAPPED_H
-#define RS_CHECKPOINT_CONVERT_MAPPED_H
+#ifndef RS_CHECKPOINT_VIEW_MAPPED_H
+#define RS_CHECKPOINT_VIEW_MAPPED_H
 
 #include "base/digest.h"
 #include "checkpoint/engine/team.h"
@@ -34,6 +34,8 @@ typedef struct rs_mapped_origin {
     const int64_t *sources; /* indices of tensors of the source, each once */
     const char *file;       /* the map, and the line of it that makes the tensor */
     int32_t line;
+    int64_t link_count; /* which elements of these go where; none: a constant */
+    const rs_formula_link *links;
 } rs_mapped_origin;
 
 typedef struct rs_mapped {
@@ -47,22 +49,50 @@ typedef struct rs_mapped {
     uint64_t digest[2]; /* of the map's text, and of the side that is read */
 } rs_mapped;
 
-struct rs_target;
-/* Everything is allocated in the target's arena. naming: the one to write, if it is known. config:
- * initialised in any case; knows afterwards which keys the map asked for. Adds notes about what the
- * map leaves out, and says which namings these are. *out_mapped is NULL if the source already has
- * the naming. */
-reshard_status rs_mapped_create(struct rs_target *target, const reshard_checkpoint *source,
+/* Who asks for a map's tensors, and what is said about them. */
+typedef struct rs_mapped_order {
+    reshard_context *context;
+    rs_arena *arena;            /* of everything that is made */
+    rs_notes *lines, *warnings; /* what the map leaves out; what is probably wrong */
+    bool takes_model;           /* of a source with an optimizer, only the model is wanted */
+    const char *verb;           /* what is done to the tensors: "written" */
+    const char *does;           /* what the map does then: "writes" */
+    const char *naming;         /* out: for the user, the two namings and how they were found */
+} rs_mapped_order;
+
+/* naming: the one to make, if it is known. config: initialised in any case; knows afterwards which
+ * keys the map asked for. *out_mapped is NULL if the source already has the naming. */
+reshard_status rs_mapped_create(rs_mapped_order *order, const reshard_checkpoint *source,
                                 const reshard_conversion_options *options, const rs_naming *naming,
                                 rs_config *config, const rs_mapped **out_mapped);
+
+/* Whether what has a naming is a model alone, unless options say more: it is, where its format
+ * would be hf. naming NULL: that of a map of one's own. */
+bool rs_mapped_takes_model(const rs_naming *naming);
 
 /* Takes over what the map decided for each tensor of a selection of `made`, and what the selection
  * of the source left out. */
 void rs_mapped_select(const rs_mapped *mapped, rs_selection *selection);
 
+/* Finds the element of the source that is this one of a made tensor. Returns the tensor it is in;
+ * NULL: the element is a constant. */
+const rs_stored_tensor *rs_mapped_find(const rs_mapped *mapped, int64_t tensor,
+                                       const int64_t *index, int64_t out_index[RESHARD_NDIM_MAX]);
+
 /* Compares what the map expects of tensors that it leaves out. The tensors are divided among ranks.
  * Errors: CHECK. Collective. */
 reshard_status rs_mapped_compare(const rs_mapped *mapped, const rs_team *team);
+
+/* ---- between the files of this folder (mapped_scales.c) -------------------------------------- */
+
+/* Are the scales of quantised weights where their weights are? Errors: UNSUPPORTED, with the hint
+ * DEQUANTIZE. */
+reshard_status rs_mapped_check_scales(rs_arena *arena, const reshard_checkpoint *source,
+                                      rs_config *config, const rs_mapped *mapped);
+/* Call with the status of a map that did not fit. If the source has scales, they may be why: adds
+ * the hint DEQUANTIZE, unless there is another one. Returns the status. */
+reshard_status rs_mapped_hint_scales(rs_arena *arena, const reshard_checkpoint *source,
+                                     rs_config *config, reshard_status status);
 
 /* ---- between the files of this folder (mapped_choose.c) -------------------------------------- */
 
@@ -76,6 +106,7 @@ typedef struct rs_map_input {
     const rs_rules_keys *keys;
     const char *model_type; /* NULL: not known */
     const char *dialect;    /* the naming that files beside the source speak for; NULL: none */
+    const char *verb;       /* what is done to what the map makes: "written" */
 } rs_map_input;
 
 typedef struct rs_map_choice {
@@ -99,9 +130,11 @@ typedef struct rs_map_making {
     const reshard_map_result *result;
 } rs_map_making;
 
-/* Makes a tensor. *out_is_same: it is a tensor of the source as it is, under its name. */
+/* Makes a tensor. *out_is_same: it is a tensor of the source as it is, under its name. *out_links:
+ * those of the target. */
 reshard_status rs_mapped_make(const rs_map_making *mapping, const reshard_map_target *target,
-                              rs_stored_tensor *out_made, bool *out_is_same);
+                              rs_stored_tensor *out_made, bool *out_is_same,
+                              const rs_formula_link **out_links);
 /* Writes one element of the dtype. Errors: INVALID if the dtype cannot hold the value. */
 reshard_status rs_mapped_constant(rs_arena *arena, reshard_dtype dtype, double value,
                                   const void **out_element);

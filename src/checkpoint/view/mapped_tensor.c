@@ -5,7 +5,7 @@
 #include "base/dtype.h"
 #include "base/shape.h"
 #include "base/sort.h"
-#include "checkpoint/convert/mapped.h"
+#include "checkpoint/view/mapped.h"
 #include "kernel/cast.h"
 
 #include <assert.h>
@@ -346,6 +346,8 @@ static reshard_status make_boxes(const rs_map_making *mapping, const reshard_map
     reshard_status status = RESHARD_OK;
     *out_is_made = false;
     for (int64_t i = 0; i < target->link_count && count <= PIECES_MAX; i++) {
+        if (links[i].source->formula != NULL)
+            return RESHARD_OK;
         parts = count_boxes(&links[i]);
         if (parts <= PIECES_MAX && !is_dense(links[i].source))
             status = add_parts(NULL, &links[i], made->carried_ndim, parts, NULL, &parts);
@@ -431,7 +433,8 @@ static const rs_value_step *find_step(const rs_map_making *mapping, rs_slice nam
 }
 
 reshard_status rs_mapped_make(const rs_map_making *mapping, const reshard_map_target *target,
-                              rs_stored_tensor *out_made, bool *out_is_same)
+                              rs_stored_tensor *out_made, bool *out_is_same,
+                              const rs_formula_link **out_links)
 {
     rs_arena *arena = mapping->arena;
     size_t bytes = strlen(target->name);
@@ -445,6 +448,7 @@ reshard_status rs_mapped_make(const rs_map_making *mapping, const reshard_map_ta
     if (status != RESHARD_OK)
         return status;
     bool has_links = target->link_count != 0;
+    *out_links = links;
     /* One without elements is made of nothing, whatever it is called. */
     *out_is_same = !has_links && target->origin == RESHARD_MAP_LINKS;
     if (has_links && target->added == 0 && is_identity(target, &links[0])) {
@@ -467,4 +471,51 @@ reshard_status rs_mapped_make(const rs_map_making *mapping, const reshard_map_ta
     status = make_constant(mapping, target->value, out_made);
     return status == RESHARD_OK ? make_piece(arena, out_made->formula, out_made)
                                 : rs_fail_within(status, "line %d of the map", (int)target->line);
+}
+
+/* ---- the way back ---------------------------------------------------------------------------- */
+
+/* Finds the values of a link's axes that lead to an element of the target; out_index is the one of
+ * the source. Along one dim, axes are like digits: those with longer steps come first. */
+static bool find_element(const rs_formula_link *link, int32_t ndim, const int64_t *index,
+                         int64_t out_index[RESHARD_NDIM_MAX])
+{
+    int64_t left[RESHARD_NDIM_MAX];
+    uint64_t done = 0;
+    for (int32_t d = 0; d < ndim; d++)
+        left[d] = index[d] - link->target_at[d];
+    memcpy(out_index, link->source_at, (size_t)link->source->carried_ndim * sizeof *out_index);
+    for (int32_t k = 0; k < link->axis_count; k++) {
+        int32_t longest = -1;
+        for (int32_t i = 0; i < link->axis_count; i++) {
+            if ((done >> i & 1) == 0 &&
+                (longest < 0 || link->axes[i].target_step > link->axes[longest].target_step))
+                longest = i;
+        }
+        const reshard_link_axis *axis = &link->axes[longest];
+        int64_t *rest = &left[axis->target_dim];
+        if (*rest < 0 || axis->size == 0)
+            return false;
+        int64_t value = rs_min(*rest / axis->target_step, axis->size - 1);
+        *rest -= value * axis->target_step;
+        out_index[axis->source_dim] += value * axis->source_step;
+        done |= UINT64_C(1) << longest;
+    }
+    for (int32_t d = 0; d < ndim; d++) {
+        if (left[d] != 0)
+            return false;
+    }
+    return true;
+}
+
+const rs_stored_tensor *rs_mapped_find(const rs_mapped *mapped, int64_t tensor,
+                                       const int64_t *index, int64_t out_index[RESHARD_NDIM_MAX])
+{
+    const rs_mapped_origin *origin = &mapped->origins[tensor];
+    for (int64_t i = 0; i < origin->link_count; i++) {
+        const rs_formula_link *link = &origin->links[i];
+        if (find_element(link, mapped->made.tensors[tensor].carried_ndim, index, out_index))
+            return link->source;
+    }
+    return NULL;
 }
