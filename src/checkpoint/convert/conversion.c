@@ -4,7 +4,7 @@
  * with source, rules and options is found here, before anything is written.
  */
 #include "checkpoint/convert/conversion.h"
-#include "checkpoint/convert/mapped.h"
+#include "checkpoint/view/mapped.h"
 #include "checkpoint/convert/target_make.h"
 
 #include "base/context.h"

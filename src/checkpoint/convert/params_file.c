@@ -7,7 +7,7 @@
 #include "checkpoint/convert/params_file.h"
 
 #include "base/context.h"
-#include "checkpoint/convert/mapped.h"
+#include "checkpoint/view/mapped.h"
 #include "text/dtype_names.h"
 #include "text/text.h"
 

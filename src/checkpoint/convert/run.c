@@ -5,7 +5,7 @@
  * the way.
  */
 #include "checkpoint/convert/conversion.h"
-#include "checkpoint/convert/mapped.h"
+#include "checkpoint/view/mapped.h"
 
 #include "base/context.h"
 #include "base/digest.h"

@@ -7,7 +7,7 @@
 #include "base/context.h"
 #include "base/dtype.h"
 #include "base/sort.h"
-#include "checkpoint/convert/mapped.h"
+#include "checkpoint/view/mapped.h"
 #include "checkpoint/convert/params_file.h"
 #include "checkpoint/open/formats.h"
 #include "checkpoint/rules/sizes.h"
@@ -365,8 +365,15 @@ static reshard_status lay_out_mapped(rs_target *target, reshard_mesh *mesh,
 {
     rs_config config;
     reshard_conversion_options others = *options;
+    rs_mapped_order order = {.context = target->context,
+                             .arena = &target->arena,
+                             .lines = &target->lines,
+                             .warnings = &target->warnings,
+                             .takes_model = target->format->takes_model,
+                             .verb = "written"};
     reshard_status status =
-        rs_mapped_create(target, target->source, options, naming, &config, &target->mapped);
+        rs_mapped_create(&order, target->source, options, naming, &config, &target->mapped);
+    target->naming = order.naming;
     if (others.rules == NULL && naming != NULL && target->format->is_split)
         others.rules = naming->rules;
     if (status == RESHARD_OK && target->mapped != NULL) {

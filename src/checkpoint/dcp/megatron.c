@@ -5,6 +5,7 @@
 
 #include "base/context.h"
 #include "base/error.h"
+#include "checkpoint/select/parameter.h"
 #include "checkpoint/torch/torch_files.h"
 #include "text/json.h"
 
@@ -77,20 +78,6 @@ static bool begins_with(rs_slice name, const char *front)
     return name.count >= count && memcmp(name.bytes, front, count) == 0;
 }
 
-/* The name behind chained_0., which several optimizers have in front of theirs. */
-static rs_slice skip_chain(rs_slice name)
-{
-    static const char chained[] = "chained_";
-    size_t at = sizeof chained - 1;
-    if (!begins_with(name, chained))
-        return name;
-    while (at < name.count && name.bytes[at] >= '0' && name.bytes[at] <= '9')
-        at++;
-    return at < name.count && name.bytes[at] == '.'
-               ? (rs_slice){name.bytes + at + 1, name.count - at - 1}
-               : name;
-}
-
 const char *rs_megatron_kind_of(rs_slice name)
 {
     if (contains(name, "._extra_state/shard_"))
@@ -99,7 +86,7 @@ const char *rs_megatron_kind_of(rs_slice name)
         return "random states of ranks (rng_state)";
     if (begins_with(name, "rerun_state_machine_state"))
         return "states of the rerun machine";
-    return begins_with(skip_chain(name), "optimizer")
+    return begins_with(rs_state_name(name), "optimizer")
                ? "states of an optimizer, gathered as objects"
                : NULL;
 }
@@ -115,16 +102,6 @@ int32_t rs_megatron_lead(rs_slice name)
             is_stacked = next < '0' || next > '9';
     }
     return (int32_t)is_stacked + (int32_t)contains(name, ".mlp.experts.experts.");
-}
-
-bool rs_megatron_is_bucket(rs_slice name)
-{
-    return begins_with(skip_chain(name), "optimizer.distributed.");
-}
-
-bool rs_megatron_is_state(rs_slice name)
-{
-    return begins_with(skip_chain(name), "optimizer.state.");
 }
 
 /* ---- arguments ------------------------------------------------------------------------------- */

@@ -30,11 +30,5 @@ const char *rs_megatron_kind_of(rs_slice name);
 reshard_status rs_megatron_learn(reshard_checkpoint *checkpoint, int32_t common_file);
 /* How many of a tensor's first dims are layers and experts, of which a chunk has one. */
 int32_t rs_megatron_lead(rs_slice name);
-/* Is it a part of an optimizer's state that is stored without regard to parameters, in the flat
- * buckets of data-parallel ranks? */
-bool rs_megatron_is_bucket(rs_slice name);
-/* Is it called as the state of a parameter is? It has the parameter's shape, unless an old form
- * (fully_sharded_model_space) made it another. */
-bool rs_megatron_is_state(rs_slice name);
 
 #endif

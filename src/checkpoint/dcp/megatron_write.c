@@ -8,6 +8,7 @@
 #include "checkpoint/archive/pickle_write.h"
 #include "checkpoint/dcp/dcp_write.h"
 #include "checkpoint/dcp/megatron.h"
+#include "checkpoint/select/parameter.h"
 #include "checkpoint/torch/torch_write.h"
 #include "text/text.h"
 
@@ -200,7 +201,7 @@ static reshard_status add_extra(value_list *list, const rs_stored_tensor *tensor
     int32_t lead = rs_megatron_lead(tensor->name);
     rs_slice module = {NULL, 0};
     reshard_status status = RESHARD_OK;
-    if (rs_megatron_is_state(tensor->name) || !find_module(tensor->name, &module) ||
+    if (rs_state_is_named(tensor->name) || !find_module(tensor->name, &module) ||
         lead >= tensor->ndim)
         return RESHARD_OK;
     int64_t count = rs_volume(lead, tensor->shape);

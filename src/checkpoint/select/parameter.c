@@ -78,3 +78,34 @@ rs_parameter rs_parameter_find(const reshard_checkpoint *source, const rs_stored
     }
     return (rs_parameter){.tensor = -1};
 }
+
+/* ---- Megatron's keys of states --------------------------------------------------------------- */
+
+static bool begins_with(rs_slice name, const char *front)
+{
+    size_t count = strlen(front);
+    return name.count >= count && memcmp(name.bytes, front, count) == 0;
+}
+
+rs_slice rs_state_name(rs_slice name)
+{
+    static const char chained[] = "chained_";
+    size_t at = sizeof chained - 1;
+    if (!begins_with(name, chained))
+        return name;
+    while (at < name.count && name.bytes[at] >= '0' && name.bytes[at] <= '9')
+        at++;
+    return at < name.count && name.bytes[at] == '.'
+               ? (rs_slice){name.bytes + at + 1, name.count - at - 1}
+               : name;
+}
+
+bool rs_state_is_bucket(rs_slice name)
+{
+    return begins_with(rs_state_name(name), "optimizer.distributed.");
+}
+
+bool rs_state_is_named(rs_slice name)
+{
+    return begins_with(rs_state_name(name), "optimizer.state.");
+}

@@ -21,4 +21,15 @@ typedef struct rs_parameter {
 /* Tries every suffix of the name that begins after a dot. */
 rs_parameter rs_parameter_find(const reshard_checkpoint *source, const rs_stored_tensor *tensor);
 
+/* ---- Megatron's keys of states --------------------------------------------------------------- */
+
+/* The name behind chained_0., which several optimizers have in front of theirs. */
+rs_slice rs_state_name(rs_slice name);
+/* Is it a part of an optimizer's state that is stored without regard to parameters, in the flat
+ * buckets of data-parallel ranks? */
+bool rs_state_is_bucket(rs_slice name);
+/* Is it called as the state of a parameter is? It has the parameter's shape, unless an old form
+ * (fully_sharded_model_space) made it another. */
+bool rs_state_is_named(rs_slice name);
+
 #endif

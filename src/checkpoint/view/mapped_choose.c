@@ -8,7 +8,7 @@
  */
 #include "base/context.h"
 #include "base/sort.h"
-#include "checkpoint/convert/mapped.h"
+#include "checkpoint/view/mapped.h"
 #include "checkpoint/select/parameter.h"
 #include "system/file.h"
 
@@ -261,12 +261,13 @@ static reshard_status say_maps(const rs_map_input *input, const rs_shipped_map *
 {
     const rs_shipped_map *one = maps[0] != NULL ? maps[0] : maps[1];
     if (one == NULL)
-        return keep_text(input->arena, &choice->said, "%s, as is to be written", choice->read);
+        return keep_text(input->arena, &choice->said, "%s, as is to be %s", choice->read,
+                         input->verb);
     if (maps[0] != NULL && maps[1] != NULL)
-        return keep_text(input->arena, &choice->said, "%s; written as %s by maps %s and %s",
-                         choice->read, choice->written, maps[0]->name, maps[1]->name);
-    return keep_text(input->arena, &choice->said, "%s; written as %s by map %s", choice->read,
-                     choice->written, one->name);
+        return keep_text(input->arena, &choice->said, "%s; %s as %s by maps %s and %s",
+                         choice->read, input->verb, choice->written, maps[0]->name, maps[1]->name);
+    return keep_text(input->arena, &choice->said, "%s; %s as %s by map %s", choice->read,
+                     input->verb, choice->written, one->name);
 }
 
 static reshard_status choose_shipped(const rs_map_input *input, const rs_naming *to,

@@ -5,7 +5,7 @@
 #include "base/dtype.h"
 #include "base/shape.h"
 #include "base/sort.h"
-#include "checkpoint/convert/mapped.h"
+#include "checkpoint/view/mapped.h"
 #include "kernel/cast.h"
 
 #include <assert.h>

@@ -2,7 +2,7 @@
 /* mapped_check.c - compares tensors that a map leaves out because it knows what they hold. */
 #include "base/context.h"
 #include "base/shape.h"
-#include "checkpoint/convert/mapped.h"
+#include "checkpoint/view/mapped.h"
 #include "text/text.h"
 
 #include <assert.h>

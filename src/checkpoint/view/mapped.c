@@ -1,19 +1,42 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* mapped.c - lists the source's tensors for a map, and makes the tensors of the other side. */
-#include "checkpoint/convert/mapped.h"
+#include "checkpoint/view/mapped.h"
 
 #include "base/context.h"
 #include "base/digest.h"
 #include "base/shape.h"
 #include "base/sort.h"
-#include "checkpoint/dcp/megatron.h"
 #include "checkpoint/select/parameter.h"
-#include "checkpoint/target/target.h"
 #include "kernel/cast.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <string.h>
+
+/* ---- lines for the user ---------------------------------------------------------------------- */
+
+static reshard_status say(rs_mapped_order *order, const char *format, ...) RS_PRINTF(2, 3);
+
+static reshard_status say(rs_mapped_order *order, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    reshard_status status = rs_notes_add(order->lines, order->arena, format, arguments);
+    va_end(arguments);
+    return status;
+}
+
+static reshard_status warn(rs_mapped_order *order, const char *format, ...) RS_PRINTF(2, 3);
+
+static reshard_status warn(rs_mapped_order *order, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    reshard_status status = rs_notes_add(order->warnings, order->arena, format, arguments);
+    va_end(arguments);
+    return status;
+}
+
+/* ---- options --------------------------------------------------------------------------------- */
 
 /* Blocks are decoded while they are read, before a map sees them; codes and scales are not. */
 static bool has_blocks(const reshard_checkpoint *source)
@@ -77,9 +100,9 @@ static rs_map_state find_state(const reshard_checkpoint *source, const rs_select
 /* Whether a tensor is a part of an optimizer's state that no map can take apart. */
 static bool is_uncut(const reshard_checkpoint *source, const rs_selected *item)
 {
-    if (rs_megatron_is_bucket(item->stored->name))
+    if (rs_state_is_bucket(item->stored->name))
         return true;
-    if (!rs_megatron_is_state(item->stored->name))
+    if (!rs_state_is_named(item->stored->name))
         return false;
     rs_parameter found = rs_parameter_find(source, item->stored);
     return found.tensor >= 0 && !found.same_shape && item->stored->bytes != 0 &&
@@ -88,7 +111,7 @@ static bool is_uncut(const reshard_checkpoint *source, const rs_selected *item)
 
 /* Leaves out states of optimizers: those that cannot be cut and, for a target that takes only a
  * model, all of them. */
-static reshard_status leave_states(rs_target *target, const reshard_checkpoint *source,
+static reshard_status leave_states(rs_mapped_order *order, const reshard_checkpoint *source,
                                    bool takes_all, rs_selection *selection)
 {
     int64_t uncut = 0, states = 0, kept = 0;
@@ -97,7 +120,7 @@ static reshard_status leave_states(rs_target *target, const reshard_checkpoint *
         const rs_selected *item = &selection->items[i];
         if (is_uncut(source, item)) {
             first = uncut++ == 0 ? item->name : first;
-        } else if (!takes_all && rs_megatron_is_state(item->stored->name)) {
+        } else if (!takes_all && rs_state_is_named(item->stored->name)) {
             states++;
         } else {
             selection->items[kept++] = *item;
@@ -106,15 +129,15 @@ static reshard_status leave_states(rs_target *target, const reshard_checkpoint *
     selection->count = kept;
     reshard_status status = RESHARD_OK;
     if (uncut != 0)
-        status = rs_target_warn(
-            target,
+        status = warn(
+            order,
             "%lld tensor%s of an optimizer %s left out (\"%.*s\"%s): %s not stored parameter by "
             "parameter, as Megatron does with fully_reshardable",
             (long long)uncut, uncut == 1 ? "" : "s", uncut == 1 ? "is" : "are",
             rs_slice_shown(first), first.bytes, uncut == 1 ? "" : " and others",
             uncut == 1 ? "it is" : "they are");
     if (status == RESHARD_OK && states != 0)
-        status = rs_target_say(target, "%lld state%s of an optimizer stay%s behind",
+        status = say(order, "%lld state%s of an optimizer stay%s behind",
                                (long long)states, states == 1 ? "" : "s", states == 1 ? "s" : "");
     return status;
 }
@@ -235,10 +258,10 @@ static reshard_status make_tensors(making *m, made_tensor *items)
 }
 
 /* Leaves out values that mean something only beside the source's own names and ranks. */
-static reshard_status keep_values(rs_target *target, const reshard_checkpoint *source,
+static reshard_status keep_values(rs_mapped_order *order, const reshard_checkpoint *source,
                                   reshard_checkpoint *made)
 {
-    rs_arena *arena = &target->arena;
+    rs_arena *arena = order->arena;
     reshard_status status = RESHARD_OK;
     made->values =
         rs_arena_allocate_array(arena, (size_t)source->value_count, sizeof *made->values);
@@ -261,7 +284,7 @@ static reshard_status keep_values(rs_target *target, const reshard_checkpoint *s
                 break;
         }
         if (is_first)
-            status = rs_target_say(target, "%lld entr%s with %s stay%s behind", (long long)count,
+            status = say(order, "%lld entr%s with %s stay%s behind", (long long)count,
                                    count == 1 ? "y" : "ies", kind, count == 1 ? "s" : "");
     }
     return status;
@@ -314,7 +337,7 @@ static reshard_status add_check(const rs_map_making *mapping, int64_t tensor,
 }
 
 /* Lists what has to be compared, and says what is dropped. */
-static reshard_status look_at_uses(const rs_map_making *mapping, int64_t count, rs_target *target,
+static reshard_status look_at_uses(const rs_map_making *mapping, int64_t count, rs_mapped_order *order,
                                    rs_mapped *mapped)
 {
     int64_t dropped = 0, surplus = 0, first = -1;
@@ -333,14 +356,14 @@ static reshard_status look_at_uses(const rs_map_making *mapping, int64_t count, 
     }
     if (status == RESHARD_OK && dropped != 0)
         status =
-            rs_target_say(target, "the map drops %lld tensor%s (\"%.*s\"%s)", (long long)dropped,
+            say(order, "the map drops %lld tensor%s (\"%.*s\"%s)", (long long)dropped,
                           dropped == 1 ? "" : "s", rs_slice_shown(mapping->items[first].name),
                           mapping->items[first].name.bytes, dropped == 1 ? "" : " and others");
     if (status == RESHARD_OK && surplus != 0)
-        status = rs_target_say(target, "the map cuts off %lld element%s of padding",
+        status = say(order, "the map cuts off %lld element%s of padding",
                                (long long)surplus, surplus == 1 ? "" : "s");
     if (status == RESHARD_OK && mapped->check_count != 0)
-        status = rs_target_say(target, "the map leaves out %lld tensor%s once %s compared",
+        status = say(order, "the map leaves out %lld tensor%s once %s compared",
                                (long long)mapped->check_count, mapped->check_count == 1 ? "" : "s",
                                mapped->check_count == 1 ? "it is" : "they are");
     return status;
@@ -358,7 +381,7 @@ static const char *made_name(void *user, int64_t index, size_t *out_bytes)
 }
 
 /* Warns about names that the map should have changed. */
-static reshard_status warn_leftovers(rs_target *target, const rs_naming *naming,
+static reshard_status warn_leftovers(rs_mapped_order *order, const rs_naming *naming,
                                      const rs_mapped *mapped)
 {
     const char *name = NULL;
@@ -369,23 +392,23 @@ static reshard_status warn_leftovers(rs_target *target, const rs_naming *naming,
         rs_naming_match(&naming->leftovers, 1, made_name, (void *)&mapped->made, &name, &bytes);
     if (status != RESHARD_OK || name == NULL)
         return status;
-    return rs_target_warn(target, "\"%.*s\" keeps its name, and %s may call it otherwise",
+    return warn(order, "\"%.*s\" keeps its name, and %s may call it otherwise",
                           rs_slice_shown((rs_slice){name, bytes}), name, naming->name);
 }
 
 /* Says what became of the tensors. */
-static reshard_status say_result(rs_target *target, const rs_map_choice *choice, const making *m,
+static reshard_status say_result(rs_mapped_order *order, const rs_map_choice *choice, const making *m,
                                  int64_t read)
 {
-    target->naming = choice->said;
+    order->naming = choice->said;
     if (choice->said != NULL && m->same_count == read && m->count == read) {
         static const char words[] = "%s; %s has the same names for this model";
         char text[200];
         (void)snprintf(text, sizeof text, words, choice->read, choice->written);
-        target->naming = rs_arena_copy(&target->arena, text, strlen(text) + 1, 1);
-        return target->naming != NULL ? RESHARD_OK : rs_allocation_status();
+        order->naming = rs_arena_copy(order->arena, text, strlen(text) + 1, 1);
+        return order->naming != NULL ? RESHARD_OK : rs_allocation_status();
     }
-    return rs_target_say(target,
+    return say(order,
                          "the map reads %.200s and writes %.200s: %lld tensor%s become%s %lld",
                          choice->read, choice->written, (long long)read, read == 1 ? "" : "s",
                          read == 1 ? "s" : "", (long long)m->count);
@@ -393,10 +416,10 @@ static reshard_status say_result(rs_target *target, const rs_map_choice *choice,
 
 /* Makes everything from a map that was resolved. */
 static reshard_status make_all(making *m, const rs_map_choice *choice, int64_t read,
-                               rs_target *target, rs_mapped *mapped)
+                               rs_mapped_order *order, rs_mapped *mapped)
 {
     const rs_map_making *mapping = m->mapping;
-    reshard_context *context = target->context;
+    reshard_context *context = order->context;
     size_t room = (size_t)reshard_map_result_target_count(mapping->result);
     made_tensor *items = rs_allocate_array(context, room, sizeof *items);
     if (items == NULL)
@@ -408,34 +431,34 @@ static reshard_status make_all(making *m, const rs_map_choice *choice, int64_t r
         status = rs_fail(RESHARD_ERR_INVALID, "the map makes no tensor of the %lld that it reads",
                          (long long)read);
     if (status == RESHARD_OK)
-        status = keep_values(target, mapping->source, &mapped->made);
+        status = keep_values(order, mapping->source, &mapped->made);
     if (status == RESHARD_OK)
-        status = look_at_uses(mapping, read, target, mapped);
+        status = look_at_uses(mapping, read, order, mapped);
     if (status == RESHARD_OK && m->object_count != 0)
-        status = rs_target_say(target, "the map's %lld entr%s without a tensor %s not written",
+        status = say(order, "the map's %lld entr%s without a tensor %s not written",
                                (long long)m->object_count, m->object_count == 1 ? "y" : "ies",
                                m->object_count == 1 ? "is" : "are");
     if (status == RESHARD_OK)
-        status = say_result(target, choice, m, read);
+        status = say_result(order, choice, m, read);
     rs_release(context, items, room * sizeof *items);
     return status;
 }
 
-static reshard_status make_mapped(rs_target *target, const reshard_checkpoint *source,
+static reshard_status make_mapped(rs_mapped_order *order, const reshard_checkpoint *source,
                                   rs_map_choice *choice, int64_t read, rs_mapped *mapped)
 {
     rs_digest_finish(&choice->digest, mapped->digest);
-    const rs_map_making mapping = {.arena = &target->arena,
+    const rs_map_making mapping = {.arena = order->arena,
                                    .source = source,
                                    .item_count = mapped->selection.count,
                                    .items = mapped->selection.items,
                                    .result = choice->result};
     making m = {.mapping = &mapping};
-    m.seen = rs_arena_allocate_array(&target->arena, (size_t)read, sizeof *m.seen);
+    m.seen = rs_arena_allocate_array(order->arena, (size_t)read, sizeof *m.seen);
     if (m.seen == NULL)
         return rs_allocation_status();
     memset(m.seen, 0, (size_t)read * sizeof *m.seen);
-    return make_all(&m, choice, read, target, mapped);
+    return make_all(&m, choice, read, order, mapped);
 }
 
 static bool has_tensor(const reshard_checkpoint *checkpoint, const char *name)
@@ -448,7 +471,7 @@ static bool has_tensor(const reshard_checkpoint *checkpoint, const char *name)
 }
 
 /* Says where a head goes that is tied to the embedding, if the map moves it. */
-static reshard_status say_tied(rs_target *target, const reshard_checkpoint *source,
+static reshard_status say_tied(rs_mapped_order *order, const reshard_checkpoint *source,
                                rs_config *config, const rs_mapped *mapped)
 {
     static const char *const names[2] = {"model.embed_tokens.weight", "lm_head.weight"};
@@ -465,45 +488,46 @@ static reshard_status say_tied(rs_target *target, const reshard_checkpoint *sour
     if (!is_moved || !(has[0][0] || has[0][1]) || !(has[1][0] || has[1][1]))
         return RESHARD_OK;
     if (has[1][0] && has[1][1])
-        return rs_target_say(target, "the head is tied, and written as a copy of the embedding");
-    return rs_target_say(target,
+        return say(order, "the head is tied, and written as a copy of the embedding");
+    return say(order,
                          "the head is tied: \"%s\" stands for head and embedding, and "
                          "\"%s\" is not written",
                          names[has[1][1]], names[!has[1][1]]);
 }
 
-static reshard_status create(rs_target *target, const reshard_checkpoint *source,
+static reshard_status create(rs_mapped_order *order, const reshard_checkpoint *source,
                              const reshard_conversion_options *options, const rs_naming *naming,
                              rs_config *config, rs_mapped *mapped, bool *out_is_made)
 {
     rs_rules_keys keys = {rs_config_find, config, rs_config_find_text};
-    rs_map_input input = {.context = target->context,
-                          .arena = &target->arena,
+    rs_map_input input = {.context = order->context,
+                          .arena = order->arena,
                           .keys = &keys,
+                          .verb = order->verb,
                           .model_type = config->model_type};
     rs_map_choice choice = {.result = NULL};
-    reshard_status status = list_tensors(&target->arena, source, &mapped->selection, &input);
+    reshard_status status = list_tensors(order->arena, source, &mapped->selection, &input);
     if (status == RESHARD_OK)
         status = rs_naming_dialect(source, config, &input.dialect);
     if (status == RESHARD_OK)
         status = rs_mapped_choose(&input, options, &choice);
-    target->naming = choice.said;
+    order->naming = choice.said;
     *out_is_made = choice.result != NULL;
     if (status == RESHARD_OK && *out_is_made)
-        status = make_mapped(target, source, &choice, input.count, mapped);
+        status = make_mapped(order, source, &choice, input.count, mapped);
     if (status == RESHARD_OK && *out_is_made)
-        status = say_tied(target, source, config, mapped);
+        status = say_tied(order, source, config, mapped);
     if (status == RESHARD_OK && *out_is_made)
-        status = warn_leftovers(target, naming, mapped);
+        status = warn_leftovers(order, naming, mapped);
     reshard_map_result_destroy(choice.result);
     return status;
 }
 
-reshard_status rs_mapped_create(rs_target *target, const reshard_checkpoint *source,
+reshard_status rs_mapped_create(rs_mapped_order *order, const reshard_checkpoint *source,
                                 const reshard_conversion_options *options, const rs_naming *naming,
                                 rs_config *config, const rs_mapped **out_mapped)
 {
-    rs_mapped *mapped = rs_arena_allocate(&target->arena, sizeof *mapped);
+    rs_mapped *mapped = rs_arena_allocate(order->arena, sizeof *mapped);
     bool is_made = false;
     reshard_status status = rs_config_init_for(config, source, options->set_count, options->sets);
     if (mapped == NULL)
@@ -512,17 +536,17 @@ reshard_status rs_mapped_create(rs_target *target, const reshard_checkpoint *sou
     if (status == RESHARD_OK)
         status = check_options(source, options);
     if (status == RESHARD_OK)
-        status = rs_selection_init(&mapped->selection, &target->arena, source, options,
-                                   target->format->takes_model);
-    bool takes_all = !target->format->takes_model || options->all != 0 ||
+        status = rs_selection_init(&mapped->selection, order->arena, source, options,
+                                   order->takes_model);
+    bool takes_all = !order->takes_model || options->all != 0 ||
                      options->include_count != 0 || options->only != NULL;
     if (status == RESHARD_OK)
-        status = leave_states(target, source, takes_all, &mapped->selection);
+        status = leave_states(order, source, takes_all, &mapped->selection);
     if (status == RESHARD_OK)
         status = rs_selection_check_blocks(&mapped->selection, options);
     if (status == RESHARD_OK)
-        status = create(target, source, options, naming, config, mapped, &is_made);
-    rs_selection_release(&mapped->selection, target->context);
+        status = create(order, source, options, naming, config, mapped, &is_made);
+    rs_selection_release(&mapped->selection, order->context);
     if (status == RESHARD_OK)
         *out_mapped = is_made ? mapped : NULL;
     return status;

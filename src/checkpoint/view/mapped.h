@@ -7,8 +7,8 @@
  * A tensor that the map only renames keeps its pieces. One that is made of boxes of others has
  * their bytes as its pieces. Any other is computed box by box when it is read (store/formula.h).
  */
-#ifndef RS_CHECKPOINT_CONVERT_MAPPED_H
-#define RS_CHECKPOINT_CONVERT_MAPPED_H
+#ifndef RS_CHECKPOINT_VIEW_MAPPED_H
+#define RS_CHECKPOINT_VIEW_MAPPED_H
 
 #include "base/digest.h"
 #include "checkpoint/engine/team.h"
@@ -47,12 +47,19 @@ typedef struct rs_mapped {
     uint64_t digest[2]; /* of the map's text, and of the side that is read */
 } rs_mapped;
 
-struct rs_target;
-/* Everything is allocated in the target's arena. naming: the one to write, if it is known. config:
- * initialised in any case; knows afterwards which keys the map asked for. Adds notes about what the
- * map leaves out, and says which namings these are. *out_mapped is NULL if the source already has
- * the naming. */
-reshard_status rs_mapped_create(struct rs_target *target, const reshard_checkpoint *source,
+/* Who asks for a map's tensors, and what is said about them. */
+typedef struct rs_mapped_order {
+    reshard_context *context;
+    rs_arena *arena;            /* of everything that is made */
+    rs_notes *lines, *warnings; /* what the map leaves out; what is probably wrong */
+    bool takes_model;           /* of a source with an optimizer, only the model is wanted */
+    const char *verb;           /* what is done to the tensors: "written" */
+    const char *naming;         /* out: for the user, the two namings and how they were found */
+} rs_mapped_order;
+
+/* naming: the one to make, if it is known. config: initialised in any case; knows afterwards which
+ * keys the map asked for. *out_mapped is NULL if the source already has the naming. */
+reshard_status rs_mapped_create(rs_mapped_order *order, const reshard_checkpoint *source,
                                 const reshard_conversion_options *options, const rs_naming *naming,
                                 rs_config *config, const rs_mapped **out_mapped);
 
@@ -76,6 +83,7 @@ typedef struct rs_map_input {
     const rs_rules_keys *keys;
     const char *model_type; /* NULL: not known */
     const char *dialect;    /* the naming that files beside the source speak for; NULL: none */
+    const char *verb;       /* what is done to what the map makes: "written" */
 } rs_map_input;
 
 typedef struct rs_map_choice {
