@@ -616,6 +616,7 @@ class reshard_conversion_tensor(Structure):
         ("map_file", c_char_p),
         ("map_line", c_int32),
         ("layout", c_void_p),
+        ("link_count", c_int64),
     ]
 
 
@@ -1121,6 +1122,7 @@ FUNCTIONS = {
     "reshard_conversion_get_stats": lambda: (STATUS, [c_void_p, POINTER(reshard_conversion_stats)]),
     "reshard_conversion_get_tensor": lambda: (STATUS, [c_void_p, c_int64, POINTER(reshard_conversion_tensor)]),
     "reshard_conversion_source": lambda: (c_int64, [c_void_p, c_int64, c_int64]),
+    "reshard_conversion_get_link": lambda: (STATUS, [c_void_p, c_int64, c_int64, POINTER(reshard_strided_link)]),
     "reshard_conversion_note": lambda: (c_char_p, [c_void_p, c_int64]),
     "reshard_conversion_warning": lambda: (c_char_p, [c_void_p, c_int64]),
     "reshard_conversion_file_name": lambda: (c_char_p, [c_void_p, c_int32]),

@@ -34,6 +34,9 @@ typedef struct rs_mapped_origin {
     const int64_t *sources; /* indices of tensors of the source, each once */
     const char *file;       /* the map, and the line of it that makes the tensor */
     int32_t line;
+    int64_t link_count;
+    const rs_formula_link *links;
+    const int64_t *link_sources; /* by link: the index of its tensor of the source */
 } rs_mapped_origin;
 
 typedef struct rs_mapped {
@@ -107,9 +110,11 @@ typedef struct rs_map_making {
     const reshard_map_result *result;
 } rs_map_making;
 
-/* Makes a tensor. *out_is_same: it is a tensor of the source as it is, under its name. */
+/* Makes a tensor. *out_is_same: it is a tensor of the source as it is, under its name. *out_links:
+ * those of the map that fill it, target->link_count of them, in the arena. */
 reshard_status rs_mapped_make(const rs_map_making *mapping, const reshard_map_target *target,
-                              rs_stored_tensor *out_made, bool *out_is_same);
+                              rs_stored_tensor *out_made, bool *out_is_same,
+                              const rs_formula_link **out_links);
 /* Writes one element of the dtype. Errors: INVALID if the dtype cannot hold the value. */
 reshard_status rs_mapped_constant(rs_arena *arena, reshard_dtype dtype, double value,
                                   const void **out_element);

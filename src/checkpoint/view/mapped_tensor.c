@@ -431,7 +431,8 @@ static const rs_value_step *find_step(const rs_map_making *mapping, rs_slice nam
 }
 
 reshard_status rs_mapped_make(const rs_map_making *mapping, const reshard_map_target *target,
-                              rs_stored_tensor *out_made, bool *out_is_same)
+                              rs_stored_tensor *out_made, bool *out_is_same,
+                              const rs_formula_link **out_links)
 {
     rs_arena *arena = mapping->arena;
     size_t bytes = strlen(target->name);
@@ -445,6 +446,7 @@ reshard_status rs_mapped_make(const rs_map_making *mapping, const reshard_map_ta
     if (status != RESHARD_OK)
         return status;
     bool has_links = target->link_count != 0;
+    *out_links = links;
     /* One without elements is made of nothing, whatever it is called. */
     *out_is_same = !has_links && target->origin == RESHARD_MAP_LINKS;
     if (has_links && target->added == 0 && is_identity(target, &links[0])) {

@@ -4,6 +4,7 @@
 Ten maps for each format; RESHARD_TEST_SCALE=20, `make map-cases`, makes it two hundred. A case that fails prints its map and the shapes of what it
 was to read, and how to run it alone.
 """
+import itertools
 import os
 import random
 import shutil
@@ -156,6 +157,69 @@ FORMATS = {"safetensors": Format("hf"), "hf": Format("hf", "--max-shard-size", "
            "rank_files": Fsdp("rank-files", read_rank_files), "torch_ranks": Fsdp("torch", read_torch_ranks),
            "sharded_state": Tp("sharded-state", lambda folder, rank: files.read(f"{folder}/model-rank-{rank}-part-0.safetensors")[0]),
            "consolidated": Tp("consolidated", lambda folder, rank: load_torch(f"{folder}/consolidated.0{rank}.pth"))}
+
+
+def read_place(text, shape):
+    """The indices that an end of a link names: [0:4 x2 every 8, :]"""
+    if not text:
+        return set(itertools.product(*map(range, shape)))
+    dims = []
+    for part, extent in zip(text[1:-1].split(", "), shape):
+        whole, *repeats = part.split(" x")
+        numbers = [int(number) for number in whole.split(":") if number]
+        along = set(range(*numbers)) if numbers else set(range(extent))
+        for repeat in repeats:
+            count, step = map(int, repeat.split(" every "))
+            along = {k + i * step for k in along for i in range(count)}
+        dims.append(sorted(along))
+    assert len(dims) == len(shape), text
+    return set(itertools.product(*dims))
+
+
+def walk_link(link):
+    """(index in the source, index in the target) of each element."""
+    for chosen in itertools.product(*(range(axis["size"]) for axis in link["axes"])):
+        ends = [list(link["source_at"]), list(link["target_at"])]
+        for k, axis in zip(chosen, link["axes"]):
+            ends[0][axis["source_dim"]] += k * axis["source_step"]
+            ends[1][axis["target_dim"]] += k * axis["target_step"]
+        yield tuple(ends[0]), tuple(ends[1])
+
+
+class MapPlans(ConvertTest):
+    def fill(self, case, row):
+        """A tensor as its links say."""
+        dtype, shape, _ = case.right[row["name"]]
+        width, made = files.BITS[dtype] // 8, {}
+        for link in row["links"]:
+            kind, extents, data = case.left[link["source"]]
+            steps, pairs = files.strides(extents), sorted(walk_link(link))
+            self.assertEqual(read_place(link["from"], extents), {source for source, _ in pairs}, link)
+            self.assertEqual(read_place(link["into"], shape), {target for _, target in pairs}, link)
+            self.assertEqual(link["in_order"], [target for _, target in pairs] == sorted(target for _, target in pairs), link)
+            for source, target in pairs:
+                self.assertNotIn(target, made)
+                at = sum(k * step for k, step in zip(source, steps))
+                made[target] = data[at * width:(at + 1) * width]
+            self.assertEqual(kind, dtype)
+        return b"".join(made[index] for index in itertools.product(*map(range, shape)))
+
+    def test_links(self):
+        """What plan --tensors says of each tensor, carried out here, makes it."""
+        for number in range(2 * COUNT):
+            case = Case(random.Random(f"links {SEED + number}"), DTYPES)
+            self.write_text("case.map", case.text)
+            self.write_hf("left", case.left)
+            plan = self.read_json("plan", self.at("left"), "--map", self.at("case.map"), "--as", "serve", "--tensors")
+            rows = {row["name"]: row for row in plan["tensor_list"]}
+            self.assertEqual(sorted(rows), sorted(case.right))
+            for name, row in rows.items():
+                self.assertEqual(row["link_count"], len(row["links"]))
+                self.assertEqual({link["source"] for link in row["links"]}, set(row["sources"]), case.text)
+                if name != "twos":
+                    self.assertTrue(self.fill(case, row) == case.right[name][2], (name, case.text))
+                text = case.text.splitlines()[row["map_line"] - 1]
+                self.assertTrue(text == "* = *" or name.split(".")[0] in text, (name, text))
 
 
 class MapFormats(ConvertTest):
