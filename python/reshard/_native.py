@@ -1185,6 +1185,7 @@ FUNCTIONS = {
     "reshard_naming_map_find": lambda: (STATUS, [c_char_p, POINTER(reshard_naming_map)]),
     "reshard_checkpoint_naming": lambda: (STATUS, [c_void_p, POINTER(c_char_p)]),
     "reshard_checkpoint_find_map": lambda: (STATUS, [c_void_p, c_char_p, POINTER(reshard_naming_map)]),
+    "reshard_map_draft": lambda: (STATUS, [c_void_p, c_void_p, c_char_p, c_char_p, c_size_t, POINTER(c_size_t)]),
     "reshard_plan_stage_link_count": lambda: (c_int32, [c_void_p, c_int32]),
     "reshard_plan_stage_link": lambda: (STATUS, [c_void_p, c_int32, c_int32, POINTER(reshard_stage_link)]),
     "reshard_plan_intermediate_count": lambda: (c_int32, [c_void_p]),

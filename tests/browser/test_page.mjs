@@ -235,7 +235,7 @@ const tests = {
         const page = await open(MAPPED);
         for (const name of ["decoder.layers.self_attention.linear_qkv.weight", "output_layer.weight"]) {
             const tensor = told.find((one) => one.name === name);
-            await page.locator("#tensors input").fill(name);
+            await page.locator("#tensors input[type=search]").fill(name);
             await page.locator("#tensors button.name").first().click();
             const shown = await page.locator("#tensors .origin li").allInnerTexts();
             const wanted = tensor.links.slice(0, 16).map((link) => link.source + link.from + (link.into ? ` into ${link.into}` : "") + (link.in_order ? "" : ", in another order"));

@@ -96,7 +96,9 @@ class Universal(Format):
     def read(self, folder, wanted, cut):
         tensors, _, model, _, _ = load_universal(folder)
         found = {name[len("model."):]: value for name, value in tensors.items()}
-        return {**found, **{name: value.whole() for name, value in model["module"].items()}}
+        found.update({name: value.whole() for name, value in model["module"].items()})
+        # A second copy of a parameter is a name for it.
+        return {**found, **{name: found[other] for name, other in model["shared_params"].items()}}
 
 
 class Fsdp(Format):
