@@ -183,9 +183,10 @@ static int run(const cli_command *command, int argc, char **argv)
         return cli_fail(CLI_USAGE, "rules: give either the family \"%s\" or --for, not both",
                         family);
     if (values.as != NULL && (values.path == NULL || values.rules != NULL))
-        return cli_fail(CLI_USAGE, values.path == NULL
-                                       ? "rules: --as is only for use with --for"
-                                       : "rules: --as drafts a map, for which --rules is of no use");
+        return cli_fail(CLI_USAGE,
+                        values.path == NULL
+                            ? "rules: --as is only for use with --for"
+                            : "rules: --as drafts a map, for which --rules is of no use");
     if (values.rules != NULL && values.path == NULL)
         return cli_fail(CLI_USAGE, "rules: --rules is only for use with --for");
     if (values.opening.config != NULL && values.path == NULL)

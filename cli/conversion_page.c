@@ -7,8 +7,8 @@
 #include "cli/common/memory.h"
 #include "cli/page/matrix.h"
 #include "cli/page/pieces.h"
-#include "cli/plan_page.h"
 #include "cli/plan_links.h"
+#include "cli/plan_page.h"
 #include "cli/plan_tensors.h"
 
 #include <stdlib.h>
@@ -68,8 +68,7 @@ static reshard_status write_tensor(cli_page *page, const cli_conversion *made, i
     cli_plan_tensor_write(&page->json, tensor);
     cli_json_integer(&page->json, "bits", reshard_dtype_bits(tensor->dtype));
     if (tensor->map_file != NULL)
-        status =
-            cli_plan_links_write(&page->json, made, index, tensor, CLI_PAGE_LINKS_MAX);
+        status = cli_plan_links_write(&page->json, made, index, tensor, CLI_PAGE_LINKS_MAX);
     if (status == RESHARD_OK && page->pieces_left > 1)
         status = cli_page_stored(page, "stored", made->checkpoint, tensor->source);
     else if (status == RESHARD_OK)

@@ -160,7 +160,8 @@ static reshard_status tell_link(const cli_conversion *made, const reshard_conver
                                 const reshard_strided_link *link, told_link *told)
 {
     told->source.size = sizeof told->source;
-    reshard_status status = reshard_checkpoint_tensor(made->checkpoint, link->source, &told->source);
+    reshard_status status =
+        reshard_checkpoint_tensor(made->checkpoint, link->source, &told->source);
     if (status != RESHARD_OK)
         return status;
     print_end(&(link_end){link, 0, told->source.ndim, told->source.shape}, told->from);

@@ -51,8 +51,8 @@ static void add_tensor(cli_table *table, const reshard_conversion_tensor *tensor
 
 reshard_status cli_plan_tensors_print(const cli_conversion *made)
 {
-    static const char *const titles[] = {"tensor", "dtype", "shape", "cut",
-                                         "local",  "rule",  "from",  "into", "map"};
+    static const char *const titles[] = {"tensor", "dtype", "shape", "cut", "local",
+                                         "rule",   "from",  "into",  "map"};
     reshard_conversion_tensor any = {.size = sizeof any};
     cli_name *names = NULL;
     reshard_status status = cli_plan_tensors_sort(made, &names);

@@ -4,8 +4,8 @@
  * with source, rules and options is found here, before anything is written.
  */
 #include "checkpoint/convert/conversion.h"
-#include "checkpoint/view/mapped.h"
 #include "checkpoint/convert/target_make.h"
+#include "checkpoint/view/mapped.h"
 
 #include "base/context.h"
 #include "base/digest.h"

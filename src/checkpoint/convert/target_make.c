@@ -7,11 +7,11 @@
 #include "base/context.h"
 #include "base/dtype.h"
 #include "base/sort.h"
-#include "checkpoint/view/mapped.h"
 #include "checkpoint/convert/params_file.h"
 #include "checkpoint/open/formats.h"
 #include "checkpoint/rules/sizes.h"
 #include "checkpoint/target/target.h"
+#include "checkpoint/view/mapped.h"
 #include "text/text.h"
 
 #include <assert.h>

@@ -27,8 +27,9 @@ reshard_status rs_map_resolve(reshard_map *map, reshard_map_side side, int64_t c
                               const reshard_map_tensor *tensors, const rs_map_state *states,
                               const rs_rules_keys *keys, reshard_map_result **out_result);
 
-/* For drafts of maps. Marks the lines whose left side has a name like this one, and whose conditions
- * no key contradicts; lines: as many as rs_map_line_count. Returns whether there is one. */
+/* For drafts of maps. Marks the lines whose left side has a name like this one, and whose
+ * conditions no key contradicts; lines: as many as rs_map_line_count. Returns whether there is
+ * one. */
 bool rs_map_knows(const reshard_map *map, const rs_rules_keys *keys, rs_slice name, bool *lines);
 int32_t rs_map_line_count(const reshard_map *map);
 /* Whether `for` or `let` says something of a word. */

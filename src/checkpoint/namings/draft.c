@@ -82,8 +82,8 @@ static reshard_status parse_map(const drafting *draft, const rs_shipped_map *shi
 {
     const reshard_map_options options = {
         .size = sizeof options, .file_name = shipped->name, .find = rs_shipped_map_text};
-    reshard_status status = reshard_map_parse(draft->context, shipped->text, strlen(shipped->text),
-                                              &options, out_map);
+    reshard_status status =
+        reshard_map_parse(draft->context, shipped->text, strlen(shipped->text), &options, out_map);
     if (status != RESHARD_OK)
         return status;
     size_t count = (size_t)rs_map_line_count(*out_map);
@@ -94,8 +94,9 @@ static reshard_status parse_map(const drafting *draft, const rs_shipped_map *shi
     return RESHARD_OK;
 }
 
-/* How many tensors a map knows, judged by one name of each group; keeps the map if these are the most so far, or if it must. Of two
- * that know as many, the one of fewer lines says less about other models. */
+/* How many tensors a map knows, judged by one name of each group; keeps the map if these are the
+ * most so far, or if it must. Of two that know as many, the one of fewer lines says less about
+ * other models. */
 static reshard_status try_map(drafting *draft, const rs_shipped_map *shipped, bool must,
                               int64_t *most)
 {
@@ -172,7 +173,8 @@ static void choose_letters(drafting *draft)
         if (!rs_map_declares(draft->map, (rs_slice){&able[i], 1}))
             draft->letters[count++] = able[i];
     }
-    while (count < RS_NAME_NUMBERS_MAX) /* a map that declares nearly all of them: no more captures */
+    /* a map that declares nearly all of them: no more captures */
+    while (count < RS_NAME_NUMBERS_MAX)
         draft->letters[count++] = '\0';
 }
 
@@ -212,8 +214,7 @@ static size_t pattern_length(const drafting *draft, rs_slice name)
     return text.length;
 }
 
-static void write_group(const drafting *draft, const name_group *group, size_t width,
-                        rs_text *text)
+static void write_group(const drafting *draft, const name_group *group, size_t width, rs_text *text)
 {
     char shape_buffer[SHAPE_BYTES];
     rs_text shape;

@@ -137,8 +137,8 @@ static reshard_status leave_states(rs_mapped_order *order, const reshard_checkpo
             rs_slice_shown(first), first.bytes, uncut == 1 ? "" : " and others",
             uncut == 1 ? "it is" : "they are");
     if (status == RESHARD_OK && states != 0)
-        status = say(order, "%lld state%s of an optimizer stay%s behind",
-                               (long long)states, states == 1 ? "" : "s", states == 1 ? "s" : "");
+        status = say(order, "%lld state%s of an optimizer stay%s behind", (long long)states,
+                     states == 1 ? "" : "s", states == 1 ? "s" : "");
     return status;
 }
 
@@ -292,7 +292,7 @@ static reshard_status keep_values(rs_mapped_order *order, const reshard_checkpoi
         }
         if (is_first)
             status = say(order, "%lld entr%s with %s stay%s behind", (long long)count,
-                                   count == 1 ? "y" : "ies", kind, count == 1 ? "s" : "");
+                         count == 1 ? "y" : "ies", kind, count == 1 ? "s" : "");
     }
     return status;
 }
@@ -344,8 +344,8 @@ static reshard_status add_check(const rs_map_making *mapping, int64_t tensor,
 }
 
 /* Lists what has to be compared, and says what is dropped. */
-static reshard_status look_at_uses(const rs_map_making *mapping, int64_t count, rs_mapped_order *order,
-                                   rs_mapped *mapped)
+static reshard_status look_at_uses(const rs_map_making *mapping, int64_t count,
+                                   rs_mapped_order *order, rs_mapped *mapped)
 {
     int64_t dropped = 0, surplus = 0, first = -1;
     mapped->checks = rs_arena_allocate_array(mapping->arena, (size_t)count, sizeof *mapped->checks);
@@ -362,17 +362,16 @@ static reshard_status look_at_uses(const rs_map_making *mapping, int64_t count, 
             status = add_check(mapping, i, &use, mapped);
     }
     if (status == RESHARD_OK && dropped != 0)
-        status =
-            say(order, "the map drops %lld tensor%s (\"%.*s\"%s)", (long long)dropped,
-                          dropped == 1 ? "" : "s", rs_slice_shown(mapping->items[first].name),
-                          mapping->items[first].name.bytes, dropped == 1 ? "" : " and others");
+        status = say(order, "the map drops %lld tensor%s (\"%.*s\"%s)", (long long)dropped,
+                     dropped == 1 ? "" : "s", rs_slice_shown(mapping->items[first].name),
+                     mapping->items[first].name.bytes, dropped == 1 ? "" : " and others");
     if (status == RESHARD_OK && surplus != 0)
-        status = say(order, "the map cuts off %lld element%s of padding",
-                               (long long)surplus, surplus == 1 ? "" : "s");
+        status = say(order, "the map cuts off %lld element%s of padding", (long long)surplus,
+                     surplus == 1 ? "" : "s");
     if (status == RESHARD_OK && mapped->check_count != 0)
         status = say(order, "the map leaves out %lld tensor%s once %s compared",
-                               (long long)mapped->check_count, mapped->check_count == 1 ? "" : "s",
-                               mapped->check_count == 1 ? "it is" : "they are");
+                     (long long)mapped->check_count, mapped->check_count == 1 ? "" : "s",
+                     mapped->check_count == 1 ? "it is" : "they are");
     return status;
 }
 
@@ -400,12 +399,12 @@ static reshard_status warn_leftovers(rs_mapped_order *order, const rs_naming *na
     if (status != RESHARD_OK || name == NULL)
         return status;
     return warn(order, "\"%.*s\" keeps its name, and %s may call it otherwise",
-                          rs_slice_shown((rs_slice){name, bytes}), name, naming->name);
+                rs_slice_shown((rs_slice){name, bytes}), name, naming->name);
 }
 
 /* Says what became of the tensors. */
-static reshard_status say_result(rs_mapped_order *order, const rs_map_choice *choice, const making *m,
-                                 int64_t read)
+static reshard_status say_result(rs_mapped_order *order, const rs_map_choice *choice,
+                                 const making *m, int64_t read)
 {
     order->naming = choice->said;
     if (choice->said != NULL && m->same_count == read && m->count == read) {
@@ -415,10 +414,9 @@ static reshard_status say_result(rs_mapped_order *order, const rs_map_choice *ch
         order->naming = rs_arena_copy(order->arena, text, strlen(text) + 1, 1);
         return order->naming != NULL ? RESHARD_OK : rs_allocation_status();
     }
-    return say(order,
-                         "the map reads %.200s and writes %.200s: %lld tensor%s become%s %lld",
-                         choice->read, choice->written, (long long)read, read == 1 ? "" : "s",
-                         read == 1 ? "s" : "", (long long)m->count);
+    return say(order, "the map reads %.200s and writes %.200s: %lld tensor%s become%s %lld",
+               choice->read, choice->written, (long long)read, read == 1 ? "" : "s",
+               read == 1 ? "s" : "", (long long)m->count);
 }
 
 /* Makes everything from a map that was resolved. */
@@ -443,8 +441,8 @@ static reshard_status make_all(making *m, const rs_map_choice *choice, int64_t r
         status = look_at_uses(mapping, read, order, mapped);
     if (status == RESHARD_OK && m->object_count != 0)
         status = say(order, "the map's %lld entr%s without a tensor %s not written",
-                               (long long)m->object_count, m->object_count == 1 ? "y" : "ies",
-                               m->object_count == 1 ? "is" : "are");
+                     (long long)m->object_count, m->object_count == 1 ? "y" : "ies",
+                     m->object_count == 1 ? "is" : "are");
     if (status == RESHARD_OK)
         status = say_result(order, choice, m, read);
     rs_release(context, items, room * sizeof *items);
@@ -497,9 +495,9 @@ static reshard_status say_tied(rs_mapped_order *order, const reshard_checkpoint 
     if (has[1][0] && has[1][1])
         return say(order, "the head is tied, and written as a copy of the embedding");
     return say(order,
-                         "the head is tied: \"%s\" stands for head and embedding, and "
-                         "\"%s\" is not written",
-                         names[has[1][1]], names[!has[1][1]]);
+               "the head is tied: \"%s\" stands for head and embedding, and "
+               "\"%s\" is not written",
+               names[has[1][1]], names[!has[1][1]]);
 }
 
 static reshard_status create(rs_mapped_order *order, const reshard_checkpoint *source,
@@ -545,8 +543,8 @@ reshard_status rs_mapped_create(rs_mapped_order *order, const reshard_checkpoint
     if (status == RESHARD_OK)
         status = rs_selection_init(&mapped->selection, order->arena, source, options,
                                    order->takes_model);
-    bool takes_all = !order->takes_model || options->all != 0 ||
-                     options->include_count != 0 || options->only != NULL;
+    bool takes_all = !order->takes_model || options->all != 0 || options->include_count != 0 ||
+                     options->only != NULL;
     if (status == RESHARD_OK)
         status = leave_states(order, source, takes_all, &mapped->selection);
     if (status == RESHARD_OK)

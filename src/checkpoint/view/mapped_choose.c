@@ -8,8 +8,8 @@
  */
 #include "base/context.h"
 #include "base/sort.h"
-#include "checkpoint/view/mapped.h"
 #include "checkpoint/select/parameter.h"
+#include "checkpoint/view/mapped.h"
 #include "system/file.h"
 
 #include <stdarg.h>
