@@ -24,7 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RUNS_DEFAULT = 5, RUNS_MAX = 101, CASE_COUNT = 16, LIMIT_COUNT = 3 };
+enum { RUNS_DEFAULT = 5, RUNS_MAX = 101, CASE_COUNT = 17, LIMIT_COUNT = 3 };
 enum { CROWD_TENSORS_DEFAULT = 100000, CROWD_TENSORS_MAX = 1000000, CROWD_FILES = 64 };
 
 #define BYTES_DEFAULT ((size_t)2000000000)
@@ -43,6 +43,7 @@ typedef struct convert_case {
     const char *from_format, *format; /* NULL: as reshard convert chooses */
     int dtensors;                     /* rank files hold DTensors, on both sides */
     const char *from_as, *as;         /* namings; NULL: that of hf, or of the source */
+    int64_t experts;                  /* of each layer of the source; 0: it is dense */
 } convert_case;
 
 /* Not a format that is written: zero_files.c does. */
@@ -134,6 +135,12 @@ static const convert_case cases[CASE_COUNT] = {
      .to = "tp=4",
      .aimed = 0.7,
      .as = "meta"},
+    {.name = "hf-hf5",
+     .title = "hf -> hf5, experts fused",
+     .dtype = RESHARD_BF16,
+     .aimed = 0.8,
+     .as = "hf5",
+     .experts = BENCH_SAMPLE_EXPERTS},
     {.name = "hf-megatron",
      .title = "hf -> megatron tp=4",
      .dtype = RESHARD_BF16,
@@ -165,7 +172,7 @@ static const cli_option options[] = {
      "size of the source, about (2GB)"},
     {"case", CLI_CHOICE, offsetof(bench_values, chosen),
      "all|fsdp-hf|hf-tp|tp-tp|cast|dcp-hf|hf-dcp|pt-hf|hf-pt|ranks-hf|ranks-ranks|zero-hf|"
-     "hf-vllm|vllm-hf|hf-meta|hf-megatron|megatron-hf|tensors",
+     "hf-vllm|vllm-hf|hf-meta|hf-hf5|hf-megatron|megatron-hf|tensors",
      0, "only one of the measurements"},
     {"runs", CLI_RANK, offsetof(bench_values, runs), "N", 0, "runs to take the median of (5)"},
     {"max-memory", CLI_SIZE, offsetof(bench_values, memory_bytes), "SIZE", 0,
@@ -228,7 +235,7 @@ static reshard_conversion_options describe(const bench *shared, const convert_ca
 static int make_source(bench *shared, const convert_case *measured)
 {
     bench_sample_model model;
-    bench_sample_choose(shared->values->bytes, measured->dtype, &model);
+    bench_sample_choose(shared->values->bytes, measured->dtype, measured->experts, &model);
     if (measured->from == NULL && measured->from_format == NULL)
         return bench_sample_write(shared->work, shared->source, &model);
     const reshard_conversion_options planning = {.size = sizeof planning,

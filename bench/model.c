@@ -86,7 +86,7 @@ static int run(const cli_command *command, int argc, char **argv)
         code = cli_work_begin(&work);
     if (code != CLI_DONE)
         return code;
-    bench_sample_choose(values.bytes, values.dtype == 0 ? RESHARD_BF16 : RESHARD_F32, &model);
+    bench_sample_choose(values.bytes, values.dtype == 0 ? RESHARD_BF16 : RESHARD_F32, 0, &model);
     code = values.to != NULL ? write_split(&work, folder, &model, &values)
                              : bench_sample_write(&work, folder, &model);
     cli_work_settle(&work);

@@ -44,7 +44,7 @@ static int make_source(one *o, const struct conversion_case *c, size_t bytes)
     bench_sample_model model;
     bench_child_report report;
     const reshard_conversion_options splitting = {.size = sizeof splitting, .to = c->from};
-    bench_sample_choose(bytes, c->dtype, &model);
+    bench_sample_choose(bytes, c->dtype, 0, &model);
     int code = bench_sample_write(o->work, c->from == NULL ? o->source : o->whole, &model);
     if (code == CLI_DONE && c->from != NULL)
         code = bench_child_convert(o->work, o->whole, o->source, &splitting, &unsynced, &report);

@@ -18,7 +18,7 @@
 #include <string.h>
 
 typedef struct rules_values {
-    const char *path, *rules;
+    const char *path, *rules, *as;
     reshard_checkpoint_options opening;
     int namings;
 } rules_values;
@@ -27,6 +27,8 @@ static const cli_option options[] = {
     {"for", CLI_TEXT, offsetof(rules_values, path), "CKPT", 0, "draft rules for this checkpoint"},
     {"rules", CLI_TEXT, offsetof(rules_values, rules), "R", 0,
      "with --for: start from these, not from the family that fits"},
+    {"as", CLI_TEXT, offsetof(rules_values, as), "NAMING", 0,
+     "with --for: draft a map to this naming instead"},
     {"config", CLI_TEXT, offsetof(rules_values, opening.config), "BASE", 0,
      "with --for: take config.json from this folder"},
     {"namings", CLI_FLAG, offsetof(rules_values, namings), NULL, 0,
@@ -119,6 +121,16 @@ static int print_family(const char *name)
     return CLI_DONE;
 }
 
+static reshard_status write_draft(const cli_work *work, const reshard_checkpoint *checkpoint,
+                                  const rules_values *values, char *text, size_t capacity,
+                                  size_t *out_length)
+{
+    return values->as != NULL ? reshard_map_draft(work->context, checkpoint, values->as, text,
+                                                  capacity, out_length)
+                              : reshard_rules_draft(work->context, checkpoint, values->rules, text,
+                                                    capacity, out_length);
+}
+
 static int print_draft(const rules_values *values)
 {
     cli_work work = {0};
@@ -131,11 +143,10 @@ static int print_draft(const rules_values *values)
     reshard_status status =
         cli_checkpoint_open(work.context, values->path, &values->opening, &checkpoint);
     if (status == RESHARD_OK)
-        status = reshard_rules_draft(work.context, checkpoint, values->rules, NULL, 0, &length);
+        status = write_draft(&work, checkpoint, values, NULL, 0, &length);
     if (status == RESHARD_OK) {
         text = cli_allocate(length + 1, 1);
-        status =
-            reshard_rules_draft(work.context, checkpoint, values->rules, text, length + 1, &length);
+        status = write_draft(&work, checkpoint, values, text, length + 1, &length);
     }
     cli_work_settle(&work);
     if (status == RESHARD_OK)
@@ -155,6 +166,8 @@ static int run(const cli_command *command, int argc, char **argv)
     int code = cli_options_parse(command, argc, argv, &values, &family);
     if (code != CLI_DONE)
         return code;
+    if (values.as != NULL && family != NULL)
+        return cli_fail(CLI_USAGE, "rules: --as is for drafts; leave out \"%s\"", family);
     if (values.namings && (family != NULL || values.path != NULL))
         return cli_fail(CLI_USAGE, "rules: --namings lists all namings; leave out %s",
                         family != NULL ? "the name" : "--for");
@@ -169,6 +182,11 @@ static int run(const cli_command *command, int argc, char **argv)
     if (values.path != NULL && family != NULL)
         return cli_fail(CLI_USAGE, "rules: give either the family \"%s\" or --for, not both",
                         family);
+    if (values.as != NULL && (values.path == NULL || values.rules != NULL))
+        return cli_fail(CLI_USAGE,
+                        values.path == NULL
+                            ? "rules: --as is only for use with --for"
+                            : "rules: --as drafts a map, for which --rules is of no use");
     if (values.rules != NULL && values.path == NULL)
         return cli_fail(CLI_USAGE, "rules: --rules is only for use with --for");
     if (values.opening.config != NULL && values.path == NULL)
@@ -186,6 +204,7 @@ const cli_command cli_command_rules = {
     .summary = "built-in rules, or a draft of rules for a checkpoint",
     .synopsis = "[FAMILY]\n"
                 "  reshard rules --for CKPT [--rules R] [--config BASE]\n"
+                "  reshard rules --for CKPT --as NAMING [--config BASE]\n"
                 "  reshard rules --namings\n"
                 "  reshard rules MAP [--for CKPT [--config BASE]]",
     .description =
@@ -198,7 +217,8 @@ const cli_command cli_command_rules = {
         "--namings lists the namings of models that reshard convert --as takes. MAP is a map\n"
         "between hf and one of them: hf:hf5, or with --for the one for that model; or the name\n"
         "of a map, hf-hf5-mixtral. It is printed as text, to be read or changed and given to\n"
-        "reshard convert --map (docs/maps.md).\n",
+        "reshard convert --map (docs/maps.md). --for with --as drafts such a map for a model\n"
+        "that none is for, with ??? where names are not known.\n",
     .operand = "FAMILY",
     .operand_is_optional = 1,
     .options = options,
@@ -207,6 +227,7 @@ const cli_command cli_command_rules = {
                 "  reshard rules llama\n"
                 "  reshard rules --for model/ > model.rules\n"
                 "  reshard rules --namings\n"
-                "  reshard rules hf:hf5\n",
+                "  reshard rules hf:hf5\n"
+                "  reshard rules --for model/ --as vllm > model.map\n",
     .run = run,
 };

@@ -7,6 +7,7 @@
 #include "cli/common/memory.h"
 #include "cli/page/matrix.h"
 #include "cli/page/pieces.h"
+#include "cli/plan_links.h"
 #include "cli/plan_page.h"
 #include "cli/plan_tensors.h"
 
@@ -58,17 +59,19 @@ static int64_t find_picture(album *a, const reshard_conversion_tensor *tensor, i
 
 /* Writes the fields of --json, and those that it does not have: the stored boxes, and the picture
  * of the cut. */
-static reshard_status write_tensor(cli_page *page, const cli_conversion *made, album *pictures,
-                                   const reshard_conversion_tensor *tensor)
+static reshard_status write_tensor(cli_page *page, const cli_conversion *made, int64_t index,
+                                   album *pictures, const reshard_conversion_tensor *tensor)
 {
     reshard_status status = RESHARD_OK;
     int is_new;
     cli_json_begin_object(&page->json, NULL);
     cli_plan_tensor_write(&page->json, tensor);
     cli_json_integer(&page->json, "bits", reshard_dtype_bits(tensor->dtype));
-    if (page->pieces_left > 1)
+    if (tensor->map_file != NULL)
+        status = cli_plan_links_write(&page->json, made, index, tensor, CLI_PAGE_LINKS_MAX);
+    if (status == RESHARD_OK && page->pieces_left > 1)
         status = cli_page_stored(page, "stored", made->checkpoint, tensor->source);
-    else
+    else if (status == RESHARD_OK)
         page->pictures_missed++;
     if (status == RESHARD_OK && tensor->local_shape != NULL) {
         cli_json_integer(&page->json, "picture", find_picture(pictures, tensor, &is_new));
@@ -91,7 +94,7 @@ static reshard_status write_tensors(cli_page *page, const cli_conversion *made)
         reshard_conversion_tensor tensor = {.size = sizeof tensor};
         status = reshard_conversion_get_tensor(made->conversion, names[i].index, &tensor);
         if (status == RESHARD_OK && i < CLI_PAGE_TENSORS_MAX)
-            status = write_tensor(page, made, &pictures, &tensor);
+            status = write_tensor(page, made, names[i].index, &pictures, &tensor);
     }
     cli_json_end_list(&page->json);
     free(pictures.pictures);

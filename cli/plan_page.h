@@ -12,6 +12,8 @@ enum { CLI_PAGE_RANKS_MAX = 2048 };
 /* A page has at most this many tensors and file names; a file-to-file matrix with more entries than
  * CLI_PAGE_ENTRIES_MAX is left out. */
 enum { CLI_PAGE_TENSORS_MAX = 10000, CLI_PAGE_FILES_MAX = 10000, CLI_PAGE_ENTRIES_MAX = 4 << 20 };
+/* It lists this many links of a tensor that a map makes, and says how many more there are. */
+enum { CLI_PAGE_LINKS_MAX = 16 };
 
 /* The report must have the figures of all ranks. Returns CLI_DONE, or another code after a
  * message. */

@@ -5,6 +5,7 @@
 #include "cli/common/input.h"
 #include "cli/common/memory.h"
 #include "cli/common/table.h"
+#include "cli/plan_links.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -28,24 +29,6 @@ reshard_status cli_plan_tensors_sort(const cli_conversion *made, cli_name **out_
 
 /* ---- as a table ------------------------------------------------------------------------------ */
 
-/* The tensors that one is made of by a map: the first, and how many more. */
-static void add_origin(cli_table *table, const cli_conversion *made, int64_t index,
-                       const reshard_conversion_tensor *tensor)
-{
-    char name[CLI_NAME_TEXT];
-    reshard_stored_tensor source = {.size = sizeof source};
-    int64_t first = reshard_conversion_source(made->conversion, index, 0);
-    if (first < 0 || reshard_checkpoint_tensor(made->checkpoint, first, &source) != RESHARD_OK)
-        cli_table_add(table, CLI_PLAIN, "a constant");
-    else if (tensor->source_count == 1)
-        cli_table_add(table, CLI_PLAIN, "%s", cli_name_text(source.name, source.name_bytes, name));
-    else
-        cli_table_add(table, CLI_PLAIN, "%s and %" PRId64 " more",
-                      cli_name_text(source.name, source.name_bytes, name),
-                      tensor->source_count - 1);
-    cli_table_add(table, CLI_DIM, "%s:%" PRId32, tensor->map_file, tensor->map_line);
-}
-
 static void add_tensor(cli_table *table, const reshard_conversion_tensor *tensor)
 {
     char name[CLI_NAME_TEXT], shape[CLI_SHAPE_TEXT], local[CLI_SHAPE_TEXT] = "";
@@ -68,14 +51,14 @@ static void add_tensor(cli_table *table, const reshard_conversion_tensor *tensor
 
 reshard_status cli_plan_tensors_print(const cli_conversion *made)
 {
-    static const char *const titles[] = {"tensor", "dtype", "shape", "cut",
-                                         "local",  "rule",  "from",  "map"};
+    static const char *const titles[] = {"tensor", "dtype", "shape", "cut", "local",
+                                         "rule",   "from",  "into",  "map"};
     reshard_conversion_tensor any = {.size = sizeof any};
     cli_name *names = NULL;
     reshard_status status = cli_plan_tensors_sort(made, &names);
     if (status == RESHARD_OK && made->stats.tensor_count != 0)
         status = reshard_conversion_get_tensor(made->conversion, 0, &any);
-    int has_map = any.map_file != NULL, columns = has_map ? 8 : 6;
+    int has_map = any.map_file != NULL, columns = has_map ? 9 : 6;
     cli_table *table = cli_table_create(columns);
     for (int i = 0; i < columns; i++) {
         cli_table_add(table, CLI_BOLD, "%s", titles[i]);
@@ -87,7 +70,7 @@ reshard_status cli_plan_tensors_print(const cli_conversion *made)
         if (status == RESHARD_OK)
             add_tensor(table, &tensor);
         if (status == RESHARD_OK && has_map)
-            add_origin(table, made, names[i].index, &tensor);
+            status = cli_plan_links_add(table, 6, made, names[i].index, &tensor);
     }
     if (status == RESHARD_OK) {
         putchar('\n');
@@ -148,11 +131,9 @@ void cli_plan_tensor_write(cli_json *json, const reshard_conversion_tensor *tens
     }
 }
 
-static void write_origin(cli_json *json, const cli_conversion *made, int64_t index,
-                         const reshard_conversion_tensor *tensor)
+static void write_sources(cli_json *json, const cli_conversion *made, int64_t index,
+                          const reshard_conversion_tensor *tensor)
 {
-    cli_json_text(json, "map", tensor->map_file);
-    cli_json_integer(json, "map_line", tensor->map_line);
     cli_json_begin_list(json, "sources");
     for (int64_t i = 0; i < tensor->source_count; i++) {
         reshard_stored_tensor source = {.size = sizeof source};
@@ -169,9 +150,11 @@ static reshard_status write_tensor(cli_json *json, const cli_conversion *made, i
     reshard_status status = RESHARD_OK;
     cli_json_begin_object(json, NULL);
     cli_plan_tensor_write(json, tensor);
-    if (tensor->map_file != NULL)
-        write_origin(json, made, index, tensor);
-    if (tensor->local_shape != NULL)
+    if (tensor->map_file != NULL) {
+        write_sources(json, made, index, tensor);
+        status = cli_plan_links_write(json, made, index, tensor, INT64_MAX);
+    }
+    if (status == RESHARD_OK && tensor->local_shape != NULL)
         status = write_shards(json, tensor);
     cli_json_end_object(json);
     return status;

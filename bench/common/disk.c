@@ -232,7 +232,7 @@ int bench_disk_begin(cli_work *work, const char *inside, size_t bytes, int32_t t
     m->file = bench_path_add(m->folder, "/model/model.safetensors");
     m->made = bench_path_add(m->folder, "/made");
     m->errors = cli_allocate((size_t)threads, sizeof *m->errors);
-    bench_sample_choose(bytes, RESHARD_BF16, &model);
+    bench_sample_choose(bytes, RESHARD_BF16, 0, &model);
     m->bytes = (size_t)bench_sample_bytes(&model);
     code = bench_sample_write(work, m->model, &model);
     m->shares = code == CLI_DONE && can_share(m);

@@ -15,17 +15,20 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { LAYERS_WANTED = 6, LAYER_TENSORS = 9, CROWD_EXTENT = 512 };
+enum { LAYERS_WANTED = 6, CROWD_EXTENT = 512 };
+/* A dense layer; and one with experts, which has three tensors each, a router and two norms
+ * more. */
+enum { DENSE_TENSORS = 9, EXPERT_TENSORS = 9, LAYER_TENSORS_MAX = 9 + 3 * BENCH_SAMPLE_EXPERTS };
 
 /* Starts with the shapes of Llama 3 with 8 and with 1 billion parameters, and goes down from
  * there. */
 static const bench_sample_model ladder[] = {
-    {4096, 14336, 128256, 32, 8, 128, 0, 0, RESHARD_BF16},
-    {2048, 8192, 128256, 32, 8, 64, 0, 1, RESHARD_BF16},
-    {1024, 4096, 32000, 16, 8, 64, 0, 0, RESHARD_BF16},
-    {512, 2048, 8192, 16, 8, 32, 0, 0, RESHARD_BF16},
-    {128, 512, 1024, 16, 8, 8, 0, 0, RESHARD_BF16},
-    {64, 256, 256, 8, 8, 8, 0, 0, RESHARD_BF16},
+    {4096, 14336, 128256, 32, 8, 128, 0, 0, RESHARD_BF16, 0},
+    {2048, 8192, 128256, 32, 8, 64, 0, 1, RESHARD_BF16, 0},
+    {1024, 4096, 32000, 16, 8, 64, 0, 0, RESHARD_BF16, 0},
+    {512, 2048, 8192, 16, 8, 32, 0, 0, RESHARD_BF16, 0},
+    {128, 512, 1024, 16, 8, 8, 0, 0, RESHARD_BF16, 0},
+    {64, 256, 256, 8, 8, 8, 0, 0, RESHARD_BF16, 0},
 };
 
 enum { LADDER_COUNT = (int)(sizeof ladder / sizeof ladder[0]) };
@@ -39,6 +42,34 @@ static void set_tensor(bench_sample_tensor *tensor, const char *prefix, const ch
     snprintf(tensor->name, sizeof tensor->name, "%.26s%.36s", prefix, name);
 }
 
+static bench_sample_tensor *fill_mlp(const bench_sample_model *model, const char *prefix,
+                                     const char *inside, int64_t rows, bench_sample_tensor *tensors)
+{
+    static const char *const parts[] = {"down", "gate", "up"};
+    for (int i = 0; i < 3; i++) {
+        char name[48];
+        snprintf(name, sizeof name, "%.20s%s_proj.weight", inside, parts[i]);
+        set_tensor(tensors++, prefix, name, i == 0 ? model->hidden : rows,
+                   i == 0 ? rows : model->hidden);
+    }
+    return tensors;
+}
+
+static bench_sample_tensor *fill_experts(const bench_sample_model *model, const char *prefix,
+                                         bench_sample_tensor *tensors)
+{
+    for (int64_t i = 0; i < model->experts; i++) {
+        char inside[40];
+        snprintf(inside, sizeof inside, "mlp.experts.%" PRId64 ".", i);
+        tensors = fill_mlp(model, prefix, inside, model->feed_forward / BENCH_SAMPLE_EXPERT_PART,
+                           tensors);
+    }
+    set_tensor(tensors++, prefix, "mlp.gate.weight", model->experts, model->hidden);
+    set_tensor(tensors++, prefix, "self_attn.k_norm.weight", model->head_size, 0);
+    set_tensor(tensors++, prefix, "self_attn.q_norm.weight", model->head_size, 0);
+    return tensors;
+}
+
 static void fill_layer(const bench_sample_model *model, int64_t layer, bench_sample_tensor *tensors)
 {
     int64_t hidden = model->hidden, query_rows = model->heads * model->head_size;
@@ -46,9 +77,8 @@ static void fill_layer(const bench_sample_model *model, int64_t layer, bench_sam
     char prefix[48];
     snprintf(prefix, sizeof prefix, "model.layers.%" PRId64 ".", layer);
     set_tensor(tensors++, prefix, "input_layernorm.weight", hidden, 0);
-    set_tensor(tensors++, prefix, "mlp.down_proj.weight", hidden, model->feed_forward);
-    set_tensor(tensors++, prefix, "mlp.gate_proj.weight", model->feed_forward, hidden);
-    set_tensor(tensors++, prefix, "mlp.up_proj.weight", model->feed_forward, hidden);
+    tensors = model->experts == 0 ? fill_mlp(model, prefix, "mlp.", model->feed_forward, tensors)
+                                  : fill_experts(model, prefix, tensors);
     set_tensor(tensors++, prefix, "post_attention_layernorm.weight", hidden, 0);
     set_tensor(tensors++, prefix, "self_attn.k_proj.weight", key_rows, hidden);
     set_tensor(tensors++, prefix, "self_attn.o_proj.weight", hidden, query_rows);
@@ -56,9 +86,14 @@ static void fill_layer(const bench_sample_model *model, int64_t layer, bench_sam
     set_tensor(tensors++, prefix, "self_attn.v_proj.weight", key_rows, hidden);
 }
 
+static int64_t layer_tensors(const bench_sample_model *model)
+{
+    return model->experts == 0 ? DENSE_TENSORS : EXPERT_TENSORS + 3 * model->experts;
+}
+
 int64_t bench_sample_tensor_count(const bench_sample_model *model)
 {
-    return model->layers * LAYER_TENSORS + (model->tied ? 2 : 3);
+    return model->layers * layer_tensors(model) + (model->tied ? 2 : 3);
 }
 
 static bench_sample_tensor *list_tensors(const bench_sample_model *model)
@@ -67,7 +102,7 @@ static bench_sample_tensor *list_tensors(const bench_sample_model *model)
         cli_allocate((size_t)bench_sample_tensor_count(model), sizeof *tensors);
     bench_sample_tensor *next = tensors;
     set_tensor(next++, "", "model.embed_tokens.weight", model->vocabulary, model->hidden);
-    for (int64_t i = 0; i < model->layers; i++, next += LAYER_TENSORS)
+    for (int64_t i = 0; i < model->layers; i++, next += layer_tensors(model))
         fill_layer(model, i, next);
     set_tensor(next++, "", "model.norm.weight", model->hidden, 0);
     if (!model->tied)
@@ -77,10 +112,10 @@ static bench_sample_tensor *list_tensors(const bench_sample_model *model)
 
 uint64_t bench_sample_bytes(const bench_sample_model *model)
 {
-    bench_sample_tensor layer[LAYER_TENSORS];
+    bench_sample_tensor layer[LAYER_TENSORS_MAX];
     uint64_t layer_elements = 0;
     fill_layer(model, 0, layer);
-    for (int i = 0; i < LAYER_TENSORS; i++)
+    for (int64_t i = 0; i < layer_tensors(model); i++)
         layer_elements += bench_sample_tensor_bytes(&layer[i], RESHARD_BF16) / 2;
     uint64_t embedding = (uint64_t)(model->vocabulary * model->hidden);
     uint64_t elements = (uint64_t)model->layers * layer_elements + (uint64_t)model->hidden +
@@ -88,11 +123,13 @@ uint64_t bench_sample_bytes(const bench_sample_model *model)
     return elements * (model->dtype == RESHARD_BF16 ? 2 : 4);
 }
 
-void bench_sample_choose(uint64_t bytes, reshard_dtype dtype, bench_sample_model *out_model)
+void bench_sample_choose(uint64_t bytes, reshard_dtype dtype, int64_t experts,
+                         bench_sample_model *out_model)
 {
     for (int i = 0; i < LADDER_COUNT; i++) {
         bench_sample_model model = ladder[i];
         model.dtype = dtype;
+        model.experts = experts;
         uint64_t outer = bench_sample_bytes(&model);
         model.layers = 1;
         uint64_t layer = bench_sample_bytes(&model) - outer;
@@ -125,17 +162,26 @@ static int make_folder(const char *folder)
 
 static int write_config(const char *folder, const bench_sample_model *model)
 {
-    char text[1024];
+    char text[1024], type[256];
     char *path = join(folder, "config.json");
+    if (model->experts == 0)
+        snprintf(type, sizeof type,
+                 "  \"architectures\": [\"LlamaForCausalLM\"],\n  \"model_type\": \"llama\",\n");
+    else
+        snprintf(type, sizeof type,
+                 "  \"architectures\": [\"Qwen3MoeForCausalLM\"],\n"
+                 "  \"model_type\": \"qwen3_moe\",\n  \"num_experts\": %" PRId64 ",\n"
+                 "  \"moe_intermediate_size\": %" PRId64 ",\n",
+                 model->experts, model->feed_forward / BENCH_SAMPLE_EXPERT_PART);
     snprintf(text, sizeof text,
-             "{\n  \"architectures\": [\"LlamaForCausalLM\"],\n  \"model_type\": \"llama\",\n"
+             "{\n%s"
              "  \"hidden_size\": %" PRId64 ",\n  \"intermediate_size\": %" PRId64 ",\n"
              "  \"vocab_size\": %" PRId64 ",\n  \"num_hidden_layers\": %" PRId64 ",\n"
              "  \"num_attention_heads\": %" PRId64 ",\n  \"num_key_value_heads\": %" PRId64 ",\n"
              "  \"head_dim\": %" PRId64 ",\n  \"tie_word_embeddings\": %s,\n"
              "  \"torch_dtype\": \"%s\"\n}\n",
-             model->hidden, model->feed_forward, model->vocabulary, model->layers, model->heads,
-             model->key_value_heads, model->head_size, model->tied ? "true" : "false",
+             type, model->hidden, model->feed_forward, model->vocabulary, model->layers,
+             model->heads, model->key_value_heads, model->head_size, model->tied ? "true" : "false",
              model->dtype == RESHARD_BF16 ? "bfloat16" : "float32");
     int code = bench_text_file_write(path, text);
     free(path);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sample_model.h - checkpoints to experiment and measure with: a Llama of about any size, with
- * Hugging Face's names and shapes, and a crowd of small tensors in many files.
+ * sample_model.h - checkpoints to experiment and measure with: a Llama of about any size, or a
+ * Qwen3-MoE, with Hugging Face's names and shapes, and a crowd of small tensors in many files.
  *
  * Values depend only on dtype and position, so the same call writes the same bytes on every
  * machine. They lie between 2^-7 and 2, with either sign, as trained weights might.
@@ -17,12 +17,18 @@ typedef struct bench_sample_model {
     int64_t layers;
     int tied;            /* the output head is the embedding, and is not stored again */
     reshard_dtype dtype; /* BF16 or F32 */
+    int64_t experts;     /* of each layer, as Qwen3-MoE has them; 0: it is dense, as a Llama is */
 } bench_sample_model;
 
-/* Chooses the model whose tensors come closest to this many bytes, with shapes that suit the size.
- * It has at least one layer, so the smallest size is some 200 KB. The numbers of heads and of
- * key-value heads are multiples of 8. */
-void bench_sample_choose(uint64_t bytes, reshard_dtype dtype, bench_sample_model *out_model);
+/* How many experts a model has that has some, and which part of feed_forward each is wide. */
+#define BENCH_SAMPLE_EXPERTS 32
+#define BENCH_SAMPLE_EXPERT_PART 8
+
+/* Chooses the model, dense or with this many experts, whose tensors come closest to this many
+ * bytes, with shapes that suit the size. It has at least one layer, so the smallest size is some
+ * 200 KB. The numbers of heads and of key-value heads are multiples of 8. */
+void bench_sample_choose(uint64_t bytes, reshard_dtype dtype, int64_t experts,
+                         bench_sample_model *out_model);
 uint64_t bench_sample_bytes(const bench_sample_model *model);
 int64_t bench_sample_tensor_count(const bench_sample_model *model);
 

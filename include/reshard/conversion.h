@@ -163,6 +163,7 @@ typedef struct reshard_conversion_tensor {
     const char *map_file;
     int32_t map_line;
     const reshard_layout *layout; /* `cut` with padded_shape; NULL if local_shape is */
+    int64_t link_count;           /* links of a map that fill it; 0 without a map */
 } reshard_conversion_tensor;
 /* Tensors are numbered in the order of their names, compared as bytes: 0 <= index < tensor_count.
  * Errors: RANGE. */
@@ -173,6 +174,12 @@ RESHARD_API reshard_status reshard_conversion_get_tensor(const reshard_conversio
  * -1 if there is none. */
 RESHARD_API int64_t reshard_conversion_source(const reshard_conversion *conversion, int64_t tensor,
                                               int64_t index);
+/* Which elements of which tensor go where: a link of a map into a tensor, 0 <= index < link_count.
+ * Its `source` is the index of one of the checkpoint's tensors, its `target` is `tensor`. Set its
+ * size before the call. Errors: RANGE. */
+RESHARD_API reshard_status reshard_conversion_get_link(const reshard_conversion *conversion,
+                                                       int64_t tensor, int64_t index,
+                                                       reshard_strided_link *out_link);
 /* One line about something that is left out or may be unexpected, such as tensors that rules drop,
  * or files that are copied along or not. Notes are numbered from 0; NULL beyond the last. The
  * checkpoint has notes of its own. */

@@ -83,6 +83,19 @@ RESHARD_API reshard_status reshard_checkpoint_find_map(const reshard_checkpoint 
                                                        const char *naming,
                                                        reshard_naming_map *out_map);
 
+/*
+ * Drafts a map from hf to a naming for a checkpoint, as text: the lines of the map for its type, or
+ * else of the one that knows most of its names, as far as they know some; and a line for each group
+ * of names that none of them knows, with ??? for what it is called there. Writes at most `capacity`
+ * bytes, including the NUL, and sets *out_length to the length of the whole text without it.
+ * Errors: NOT_FOUND (no such naming, no map to begin with), UNSUPPORTED (the tensors do not have
+ * the names of hf), those of config.json, NO_MEMORY.
+ */
+RESHARD_API reshard_status reshard_map_draft(reshard_context *context,
+                                             const reshard_checkpoint *checkpoint,
+                                             const char *naming, char *buffer, size_t capacity,
+                                             size_t *out_length);
+
 #ifdef __cplusplus
 }
 #endif

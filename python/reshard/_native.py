@@ -628,6 +628,7 @@ class reshard_conversion_tensor(Structure):
         ("map_file", c_char_p),
         ("map_line", c_int32),
         ("layout", c_void_p),
+        ("link_count", c_int64),
     ]
 
 
@@ -1141,6 +1142,7 @@ FUNCTIONS = {
     "reshard_conversion_get_stats": lambda: (STATUS, [c_void_p, POINTER(reshard_conversion_stats)]),
     "reshard_conversion_get_tensor": lambda: (STATUS, [c_void_p, c_int64, POINTER(reshard_conversion_tensor)]),
     "reshard_conversion_source": lambda: (c_int64, [c_void_p, c_int64, c_int64]),
+    "reshard_conversion_get_link": lambda: (STATUS, [c_void_p, c_int64, c_int64, POINTER(reshard_strided_link)]),
     "reshard_conversion_note": lambda: (c_char_p, [c_void_p, c_int64]),
     "reshard_conversion_warning": lambda: (c_char_p, [c_void_p, c_int64]),
     "reshard_conversion_file_name": lambda: (c_char_p, [c_void_p, c_int32]),
@@ -1204,6 +1206,7 @@ FUNCTIONS = {
     "reshard_naming_map_find": lambda: (STATUS, [c_char_p, POINTER(reshard_naming_map)]),
     "reshard_checkpoint_naming": lambda: (STATUS, [c_void_p, POINTER(c_char_p)]),
     "reshard_checkpoint_find_map": lambda: (STATUS, [c_void_p, c_char_p, POINTER(reshard_naming_map)]),
+    "reshard_map_draft": lambda: (STATUS, [c_void_p, c_void_p, c_char_p, c_char_p, c_size_t, POINTER(c_size_t)]),
     "reshard_plan_stage_link_count": lambda: (c_int32, [c_void_p, c_int32]),
     "reshard_plan_stage_link": lambda: (STATUS, [c_void_p, c_int32, c_int32, POINTER(reshard_stage_link)]),
     "reshard_plan_intermediate_count": lambda: (c_int32, [c_void_p]),

@@ -25,6 +25,7 @@ const SUM = ["plan", "--shape", "1024x1024", "--dtype", "bf16", "--from", "4: P(
 const CUBE = ["plan", "--shape", "6x8x10", "--dtype", "f32", "--from", "3: S(0)", "--to", "2: S(1)"];
 const MANY = ["plan", "--shape", "8192x8192", "--dtype", "bf16", "--from", "dp=16,tp=64: S(0), S(1)", "--to", "1024: S(0)"];
 const MODEL = ["plan", "model", "--to", "tp=4"];
+const MAPPED = ["plan", "model", "--as", "megatron", "--to", "tp=2"];
 const LARGE = ["plan", "large", "--to", "fsdp=1024", "--rules", "fsdp"];
 const HOSTILE = ["plan", "hostile", "--to", "fsdp=4", "--rules", "fsdp"];
 
@@ -229,6 +230,21 @@ const tests = {
         return page;
     },
 
+    async "what a map makes tensors of is that of --json"() {
+        const told = json(MAPPED, "--tensors").tensor_list;
+        const page = await open(MAPPED);
+        for (const name of ["decoder.layers.self_attention.linear_qkv.weight", "output_layer.weight"]) {
+            const tensor = told.find((one) => one.name === name);
+            await page.locator("#tensors input[type=search]").fill(name);
+            await page.locator("#tensors button.name").first().click();
+            const shown = await page.locator("#tensors .origin li").allInnerTexts();
+            const wanted = tensor.links.slice(0, 16).map((link) => link.source + link.from + (link.into ? ` into ${link.into}` : "") + (link.in_order ? "" : ", in another order"));
+            if (tensor.links.length > 16) wanted.push(`and ${tensor.links.length - 16} more`);
+            assert.deepEqual(shown, wanted);
+            assert.match(await page.locator("#tensors tr.open").innerText(), new RegExp(`by line ${tensor.map_line} of the map ${tensor.map}:`));
+        }
+        await page.context().close();
+    },
     async "tensors are searched and sorted"() {
         const told = json(MODEL, "--tensors").tensor_list;
         const page = await open(MODEL);

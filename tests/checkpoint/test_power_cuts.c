@@ -25,6 +25,15 @@ enum { RANKS = 3, STATES = 200 };
 static convert_case base; /* the source, and where everything is */
 static char padding_rules[96];
 
+/* Joins, turns, interleaves, renames, drops and makes tensors; under names that have rules. */
+static const char map_text[] = "map left right\n"
+                               "a [i k], b [i k] = a [(i + i) k]\n"
+                               "c [i k]          = b [k i]\n"
+                               "d [(2 h) k]      = d [(h 2) k]\n"
+                               "e drop           =\n"
+                               "f                = e\n"
+                               "                 = g [3] f32 fill(1)\n";
+
 /* How to convert. */
 typedef struct way {
     const char *name;
@@ -64,6 +73,21 @@ static way ways[] = {
     {.name = "threads",
      .ranks = 1,
      .plan = {.size = sizeof(reshard_conversion_options), .threads = 2},
+     .run = {.size = sizeof(reshard_conversion_run_options), .journal_bytes = 1 << 18}},
+    {.name = "map",
+     .ranks = 1,
+     .plan = {.size = sizeof(reshard_conversion_options),
+              .map_text = map_text,
+              .as = "right",
+              .threads = 1},
+     .run = {.size = sizeof(reshard_conversion_run_options), .journal_bytes = 1 << 18}},
+    {.name = "ranks by a map",
+     .ranks = RANKS,
+     .plan = {.size = sizeof(reshard_conversion_options),
+              .to = "tp=3",
+              .map_text = map_text,
+              .as = "right",
+              .threads = 1},
      .run = {.size = sizeof(reshard_conversion_run_options), .journal_bytes = 1 << 18}},
 };
 enum { WAYS = sizeof ways / sizeof ways[0] };

@@ -111,7 +111,7 @@ class BenchConvertTest(CommandTest):
                               "--folder", self.folder)
         self.assertEqual([case["case"] for case in told["cases"]],
                          ["fsdp-hf", "hf-tp", "tp-tp", "cast", "dcp-hf", "hf-dcp", "pt-hf", "hf-pt", "ranks-hf", "ranks-ranks", "zero-hf",
-                          "hf-vllm", "vllm-hf", "hf-meta", "hf-megatron", "megatron-hf"])
+                          "hf-vllm", "vllm-hf", "hf-meta", "hf-hf5", "hf-megatron", "megatron-hf"])
         for case in told["cases"]:
             self.assertAlmostEqual(case["ratio"], case["cp_seconds"] / case["seconds"], delta=0.01 * case["ratio"])
             share = case["bytes_target"] / case["bytes_source"]

@@ -5,6 +5,7 @@
            with standard output and standard error; a line "..." stands for any lines
   sh       every line is run, in a folder that has models under the names that pages use, and has to succeed
   rules    a plan is made by these rules
+  map      is the file that its first line names, "# x.map", for the lines of `console` that follow
   c        is cut from an example program, which is a test of its own
   python   is run by the test that PYTHON names
   text     shows what cannot be run: grammars, what files hold, measurements
@@ -83,7 +84,11 @@ class DocsTest(CommandTest):
             with tempfile.TemporaryDirectory() as folder:
                 if os.path.exists(os.path.join(ROOT, "docs/answers", name)):
                     docs_models.make(support.COMMAND, folder, name)
-                for block in re.findall(r"^```console\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):
+                for kind, block in re.findall(r"^```(console|map)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):
+                    if kind == "map":
+                        with open(os.path.join(folder, re.match(r"# ([a-z]+\.map)\n", block)[1]), "w", encoding="utf-8") as file:
+                            file.write(block)
+                        continue
                     for example in re.split(r"^(?=\$ )", block, flags=re.MULTILINE)[1:]:
                         line, wanted = example.split("\n", 1)
                         with self.subTest(page=name, line=line):
@@ -105,7 +110,7 @@ class DocsTest(CommandTest):
     def test_blocks_say_what_they_are(self):
         for name, page in self.read_all():
             for kind, block in BLOCK.findall(page):
-                self.assertIn(kind, ("console", "sh", "rules", "c", "python", "text"), f"{name}: {block}")
+                self.assertIn(kind, ("console", "sh", "rules", "map", "c", "python", "text"), f"{name}: {block}")
                 if kind == "text":
                     self.assertNotRegex(block, r"(?m)^(\$ |reshard [a-z]|mpirun |make |pip )", f"{name}: a command in a block that is not run")
                 if kind == "python":

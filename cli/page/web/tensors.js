@@ -40,6 +40,17 @@ function sortTensors(found, sort) {
     return [...found].sort((a, b) => sign * column.compare(a, b));
 }
 
+/** What a tensor is made of, if a map makes it: a line for each part. */
+function tensorOrigin(tensor) {
+    if (!tensor.map) return null;
+    const parts = tensor.links.map((link) => element("li", {}, element("code", {}, `${nameText(link.source)}${link.from}`),
+        ...(link.into ? [" into ", element("code", {}, link.into)] : []), link.in_order ? null : ", in another order"));
+    const left = tensor.link_count - tensor.links.length;
+    if (left > 0) parts.push(element("li", {}, `and ${exactText(left)} more`));
+    return [element("p", { class: "hint" }, `${parts.length > 0 ? "Made of the following" : "A constant"}, by line ${tensor.map_line} of the map ${tensor.map}` +
+        (parts.length > 0 ? ":" : ".")), parts.length > 0 ? element("ul", { class: "origin" }, parts) : null];
+}
+
 /** Pictures of a tensor as it is stored and as it will be. */
 function tensorPicture(tensor) {
     const layout = layoutOf(tensor);
@@ -59,6 +70,7 @@ function tensorPicture(tensor) {
         tensor.local_shape ? element("p", { class: "hint" }, `${shapeText(tensor.shape)} ${tensor.dtype}, on one rank ${shapeText(tensor.local_shape)}, ` +
             `by line ${tensor.line} of the rules ${tensor.rules}.`) :
             element("p", { class: "hint" }, `${shapeText(tensor.shape)} ${tensor.dtype}, written whole.`),
+        tensorOrigin(tensor),
         items.length > 0 ? pictureRow(items) : element("p", { class: "hint" }, "Its picture found no room on this page."),
         tensor.local_shape && !layout ? element("p", { class: "hint" }, "The picture of its cut found no room on this page.") : null);
 }

@@ -296,6 +296,26 @@ int64_t reshard_conversion_source(const reshard_conversion *conversion, int64_t 
     return index < made->count ? made->sources[index] : -1;
 }
 
+reshard_status reshard_conversion_get_link(const reshard_conversion *conversion, int64_t tensor,
+                                           int64_t index, reshard_strided_link *out_link)
+{
+    const rs_target *target = &conversion->target;
+    const rs_mapped_origin *made = NULL;
+    if (target->mapped != NULL && tensor >= 0 && tensor < target->tensor_count)
+        made = &target->mapped->origins[target->origins[tensor]];
+    if (made == NULL || index < 0 || index >= made->link_count)
+        return rs_fail(RESHARD_ERR_RANGE, "link %lld of %lld into tensor %lld", (long long)index,
+                       (long long)(made != NULL ? made->link_count : 0), (long long)tensor);
+    const rs_formula_link *link = &made->links[index];
+    reshard_strided_link found = {.source = (int32_t)made->link_sources[index],
+                                  .target = (int32_t)tensor,
+                                  .axis_count = link->axis_count};
+    memcpy(found.source_at, link->source_at, sizeof found.source_at);
+    memcpy(found.target_at, link->target_at, sizeof found.target_at);
+    memcpy(found.axes, link->axes, (size_t)link->axis_count * sizeof found.axes[0]);
+    return rs_report_write("link", &found, sizeof found, out_link);
+}
+
 reshard_status reshard_conversion_get_tensor(const reshard_conversion *conversion, int64_t index,
                                              reshard_conversion_tensor *out_tensor)
 {
@@ -312,6 +332,7 @@ reshard_status reshard_conversion_get_tensor(const reshard_conversion *conversio
         found.source_count = made->count;
         found.map_file = made->file;
         found.map_line = made->line;
+        found.link_count = made->link_count;
     }
     return rs_report_write("conversion tensor", &found, sizeof found, out_tensor);
 }

@@ -7,6 +7,7 @@
 
 #include "base/slice.h"
 #include "checkpoint/rules/rules.h"
+#include "text/text.h"
 
 /* Says that a tensor is a state of an optimizer (select/parameter.h finds such). It takes the line
  * of its parameter, and no line of its own: what is joined from parameters is joined from their
@@ -25,6 +26,20 @@ typedef struct rs_map_state {
 reshard_status rs_map_resolve(reshard_map *map, reshard_map_side side, int64_t count,
                               const reshard_map_tensor *tensors, const rs_map_state *states,
                               const rs_rules_keys *keys, reshard_map_result **out_result);
+
+/* For drafts of maps. Marks the lines whose left side has a name like this one, and whose
+ * conditions no key contradicts; lines: as many as rs_map_line_count. Returns whether there is
+ * one. */
+bool rs_map_knows(const reshard_map *map, const rs_rules_keys *keys, rs_slice name, bool *lines);
+int32_t rs_map_line_count(const reshard_map *map);
+/* Whether `for` or `let` says something of a word. */
+bool rs_map_declares(const reshard_map *map, rs_slice word);
+/* Whether a line makes tensors of nothing: constants and copies. */
+bool rs_map_line_is_made(const reshard_map *map, int32_t line);
+/* Adds `for`, `let` and the chosen lines (NULL: all), in their canonical form. */
+void rs_map_print_lines(const reshard_map *map, const bool *chosen, rs_text *text);
+/* Adds a part of a name without captures. */
+void rs_map_print_literal(rs_slice literal, rs_text *text);
 
 /* Joins two results: `second` was resolved on the targets of `first`, in their order. The result
  * goes from the tensors of `first` to the targets of `second`, without anything in between. Errors:

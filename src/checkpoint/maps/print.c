@@ -2,6 +2,7 @@
 /* print.c - the canonical text of a map: one space between words, and every tensor written out. */
 #include "base/error.h"
 #include "checkpoint/maps/map.h"
+#include "checkpoint/maps/maps.h"
 #include "text/text.h"
 
 #include <string.h>
@@ -18,7 +19,7 @@ static void print_slice(rs_text *text, rs_slice slice)
 }
 
 /* A byte that means something in maps gets a backslash. */
-static void print_literal(rs_text *text, rs_slice literal)
+void rs_map_print_literal(rs_slice literal, rs_text *text)
 {
     for (size_t i = 0; i < literal.count; i++) {
         char c = literal.bytes[i];
@@ -63,7 +64,7 @@ static void print_pattern(printer *p, const rs_map_pattern *pattern)
     for (int32_t i = 0; i < pattern->part_count; i++) {
         const rs_map_part *part = &pattern->parts[i];
         if (part->capture < 0)
-            print_literal(p->text, part->text);
+            rs_map_print_literal(part->text, p->text);
         else
             print_capture(p, part);
     }
@@ -170,6 +171,16 @@ static void print_names(const char *word, const char *sign, int32_t count, const
                     sign, (int)names[i].number.count, names[i].number.bytes);
 }
 
+void rs_map_print_lines(const reshard_map *map, const bool *chosen, rs_text *text)
+{
+    print_names("for", "<", map->bound_count, map->bounds, text);
+    print_names("let", "=", map->let_count, map->lets, text);
+    for (int32_t i = 0; i < map->line_count; i++) {
+        if (chosen == NULL || chosen[i])
+            print_line(&map->lines[i], text);
+    }
+}
+
 reshard_status reshard_map_print(const reshard_map *map, char *buffer, size_t capacity,
                                  size_t *out_length)
 {
@@ -181,10 +192,7 @@ reshard_status reshard_map_print(const reshard_map *map, char *buffer, size_t ca
             rs_text_add(&text, " types %.*s", (int)map->types.count, map->types.bytes);
         rs_text_add(&text, "\n");
     }
-    print_names("for", "<", map->bound_count, map->bounds, &text);
-    print_names("let", "=", map->let_count, map->lets, &text);
-    for (int32_t i = 0; i < map->line_count; i++)
-        print_line(&map->lines[i], &text);
+    rs_map_print_lines(map, NULL, &text);
     *out_length = text.length;
     return RESHARD_OK;
 }

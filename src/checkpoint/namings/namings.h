@@ -76,6 +76,8 @@ const char *rs_shipped_map_text(void *user, const char *name, size_t *out_bytes)
 /* What stands behind `map` in the line that opens a map: "hf hf5 types a b". Empty if the map has
  * none, and is only used by others. */
 rs_slice rs_shipped_map_header(const rs_shipped_map *map);
+/* Whether it is between hf and the naming. */
+bool rs_shipped_map_leads(const rs_shipped_map *map, const rs_naming *naming);
 /* The map between hf and a naming for models of a type: one that lists the type, else one that
  * lists none. model_type may be NULL. Errors: NOT_FOUND, with the types that there are maps for. */
 reshard_status rs_shipped_map_choose(const rs_naming *naming, const char *model_type,

@@ -77,6 +77,12 @@ static bool leads_to(const rs_shipped_map *map, const rs_naming *naming, rs_slic
     return leads;
 }
 
+bool rs_shipped_map_leads(const rs_shipped_map *map, const rs_naming *naming)
+{
+    rs_slice types;
+    return leads_to(map, naming, &types);
+}
+
 static bool lists(rs_slice types, const char *type)
 {
     for (rs_slice word; (word = next_word(&types)).count != 0;) {

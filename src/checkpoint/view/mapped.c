@@ -171,20 +171,26 @@ typedef struct making {
 
 /* Lists the tensors of the source that a target is made of, in the order of its links. */
 static reshard_status list_sources(making *m, const reshard_map_target *target,
-                                   rs_mapped_origin *out_origin)
+                                   const rs_formula_link *links, rs_mapped_origin *out_origin)
 {
     const rs_map_making *mapping = m->mapping;
-    int64_t *sources =
-        rs_arena_allocate_array(mapping->arena, (size_t)target->link_count, sizeof *sources);
-    *out_origin = (rs_mapped_origin){.sources = sources, .line = target->line};
-    if (sources == NULL)
+    size_t count = (size_t)target->link_count;
+    int64_t *sources = rs_arena_allocate_array(mapping->arena, count, sizeof *sources);
+    int64_t *by_link = rs_arena_allocate_array(mapping->arena, count, sizeof *by_link);
+    if (sources == NULL || by_link == NULL)
         return rs_allocation_status();
+    *out_origin = (rs_mapped_origin){.sources = sources,
+                                     .line = target->line,
+                                     .link_count = target->link_count,
+                                     .links = links,
+                                     .link_sources = by_link};
     for (int64_t l = 0; l < target->link_count; l++) {
         reshard_strided_link link = {.size = sizeof link};
         reshard_status status =
             reshard_map_result_link(mapping->result, target->link_first + l, &link);
         if (status != RESHARD_OK)
             return status;
+        by_link[l] = mapping->items[link.source].origin;
         if (m->seen[link.source] == m->count + 1)
             continue;
         m->seen[link.source] = m->count + 1;
@@ -204,9 +210,7 @@ static reshard_status make_tensor(making *m, const reshard_map_target *target, m
     const rs_formula_link *links = NULL;
     reshard_status status = rs_mapped_make(m->mapping, target, &made->tensor, &is_same, &links);
     if (status == RESHARD_OK)
-        status = list_sources(m, target, &made->origin);
-    made->origin.link_count = target->link_count;
-    made->origin.links = links;
+        status = list_sources(m, target, links, &made->origin);
     m->same_count += is_same;
     made->dtype = target->dtype;
     if (status == RESHARD_OK && made->dtype != made->tensor.dtype &&

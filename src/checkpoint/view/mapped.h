@@ -36,6 +36,7 @@ typedef struct rs_mapped_origin {
     int32_t line;
     int64_t link_count; /* which elements of these go where; none: a constant */
     const rs_formula_link *links;
+    const int64_t *link_sources; /* by link: the index of its tensor of the source */
 } rs_mapped_origin;
 
 typedef struct rs_mapped {
@@ -131,7 +132,7 @@ typedef struct rs_map_making {
 } rs_map_making;
 
 /* Makes a tensor. *out_is_same: it is a tensor of the source as it is, under its name. *out_links:
- * those of the target. */
+ * those of the map that fill it, target->link_count of them, in the arena. */
 reshard_status rs_mapped_make(const rs_map_making *mapping, const reshard_map_target *target,
                               rs_stored_tensor *out_made, bool *out_is_same,
                               const rs_formula_link **out_links);

@@ -207,7 +207,10 @@ class More(NamingTest):
         self.assertEqual((row["sources"], text[row["map_line"] - 1]), (["lm_head.weight"], "* = *"))
         printed = support.run("plan", self.at("source"), "--as", "hf5", "--tensors").stdout
         self.assertIn("names: hf; written as hf5 by map hf-hf5\n", printed)
-        self.assertRegex(printed, r"model\.layers\.1\.mlp\.experts\.gate_up_proj .*experts\.0\.gate_proj\.weight and 3 more +hf-hf5:\d+")
+        self.assertRegex(printed, r"model\.layers\.1\.mlp\.experts\.gate_up_proj .*experts\.0\.gate_proj\.weight +\[0:1, 0:5, :\] +hf-hf5:(\d+)\n"
+                         r" +model\.layers\.1\.mlp\.experts\.0\.up_proj\.weight +\[0:1, 5:10, :\] +hf-hf5:\1\n"
+                         r" +model\.layers\.1\.mlp\.experts\.1\.gate_proj\.weight +\[1:2, 0:5, :\] +hf-hf5:\1\n"
+                         r" +model\.layers\.1\.mlp\.experts\.1\.up_proj\.weight +\[1:2, 5:10, :\] +hf-hf5:\1\n")
 
 
 if __name__ == "__main__":

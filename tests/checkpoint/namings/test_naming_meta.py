@@ -334,6 +334,30 @@ class Reading(MetaTest):
         self.assertTrue(any("the map drops 2 tensors" in note for note in told["notes"]), told["notes"])
         self.check_model(self.read("back"), model.tensors)
 
+    def test_text_of_llama4_with_images(self):
+        """As docs/maps.md advises, both ways."""
+        model = Model(self.rnd, "llama4", prefix="language_model.model.")
+        text = dict(model.tensors)
+        model.add("vision_model.patch_embedding.linear.weight", 4, 4)
+        model.add("multi_modal_projector.linear_1.weight", 4, 4)
+        self.write_model("source", model)
+        self.fails("source", "meta", "--as", "meta", words="multi_modal_projector.linear_1.weight")
+        self.warned("source", "meta", "--as", "meta", "--to", "tp=2", "--include", "language_model.*", words="params.json is not complete for Llama 4")
+        for rank, found in enumerate(self.load_ranks("meta", 2)):
+            self.check_model(found, rank_of(model, rank, 2))
+        rules = self.write_text("text.rules", "vision_* drop\nuse meta\n")
+        for world in [1, 2]:
+            self.clear("images", "back")
+            ranks = [rank_of(model, rank, world) for rank in range(world)]
+            for rank, made in enumerate(ranks):
+                made["vision_embeddings.vision_encoder.class_embedding"] = ("BF16", (4,), bytes([rank]) * 8)
+                made["vision_projection.weight"] = ("BF16", (4, 2), bytes(16))
+            self.write_meta("images", ranks, self.params("meta"))
+            self.fails("images", "back", "--as", "hf", words="vision_")
+            told = self.convert("images", "back", "--as", "hf", "--verify", "--from", f"tp={world}", "--from-rules", rules)
+            self.check_model(self.read("back"), text)
+            self.assertTrue(any("rules leave out 2 tensors of the files" in note for note in told["notes"]), told["notes"])
+
     def test_whole_tensors_under_its_names(self):
         """Joined without a map, the folder is recognised by params.json, which goes along."""
         model = Model(self.rnd)

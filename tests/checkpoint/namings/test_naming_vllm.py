@@ -384,6 +384,11 @@ class Refusals(EngineTest):
         model = engines.Llama4(self.rnd)
         model.add("vision_model.patch_embedding.linear.weight", 4, 4)
         self.refused(model, "tp=2", "vision_model.patch_embedding.linear.weight")
+        # As docs/maps.md advises: the language model alone.
+        model.add("multi_modal_projector.linear_1.weight", 4, 4)
+        self.write_model(model, "images")
+        self.convert("images", "text", "--as", "vllm", "--to", "tp=2", "--include", "language_model.*", "--verify")
+        self.check_ranks("text", [model.engine(rank, 2, 1, 28) for rank in range(2)])
         model = engines.GptOss(self.rnd)
         model.add("model.layers.0.mlp.experts.gate_up_proj_blocks", 4, 4, dtype="U8")
         self.refused(model, "tp=2", "model.layers.0.mlp.experts.gate_up_proj_blocks")
