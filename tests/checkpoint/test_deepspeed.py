@@ -184,7 +184,20 @@ class Reading(ZeroTest):
         self.convert("in", "dcp", "--format", "dcp", "--to", "dp=2")
         self.assertEqual(self.read_json("digest", self.at("dcp")), before)
         self.read_text("verify", self.at("in"), self.at("dcp"))
-        self.make(2, 4)
+        # The 16-bit weights are no part of what is digested, listed, counted, verified or converted.
+        zero = self.make(2, 4)
+        done = self.read_json("convert", self.at("in"), self.at("dcp2"), "--format", "dcp", "--to", "dp=2")
+        found = self.read_json("digest", self.at("in"))
+        self.assertEqual(found, self.read_json("digest", self.at("dcp2")))
+        self.assertEqual((found["checkpoint"], len(found["tensors"])), (done["digest"], len(zero.expect_all())))
+        self.assertEqual(self.read_json("digest", self.at("in"), "--sha256"), self.read_json("digest", self.at("dcp2"), "--sha256"))
+        for options in ((), ("--sha256",)):
+            said, other = (self.read_text("digest", self.at(name), *options) for name in ("in", "dcp2"))
+            self.assertEqual(said.replace("; without 13 that say the same in another dtype", ""), other)
+            self.assertNotEqual(said, other)
+        for options in ((), ("--digest",)):
+            self.read_text("verify", self.at("in"), self.at("dcp2"), *options)
+            self.read_text("verify", self.at("dcp2"), self.at("in"), *options)
         self.convert("in", "dcp", "--format", "dcp", "--to", "dp=2")
         self.read_text("verify", self.at("in"), self.at("dcp"))
         self.read_text("verify", self.at("dcp"), self.at("in"))
