@@ -154,8 +154,7 @@ static reshard_status finish_some(const digest_work *work, bool are_aside, rs_te
         }
         route += is_read;
     }
-    reshard_status status =
-        rs_tensor_sums_finish(work->sums->code, count, sums, &known, out_all);
+    reshard_status status = rs_tensor_sums_finish(work->sums->code, count, sums, &known, out_all);
     if (status == RESHARD_OK && known < count)
         status = rs_fail(RESHARD_ERR_CHECK, "%lld tensors were not read whole",
                          (long long)(count - known));
