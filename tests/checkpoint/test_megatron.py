@@ -71,6 +71,12 @@ class In(MegatronTest):
                 done = self.convert(folder, folder + "-hf", *TO_HF)
                 self.assertIn("no config.json: the arguments of the training run describe the model", done["notes"])
                 self.check_hf(folder + "-hf", hf)
+        # That heads have gates; a model of no known type is warned about, because its queries are twice as many as of others.
+        made = family("gate")
+        hf, mc = made.make()
+        self.write_megatron("gate", made, made.pad(made.stacked(mc)), config=False, args=made.args())
+        self.assertEqual(support.run("convert", self.at("gate"), self.at("gate-hf"), *TO_HF).returncode, 0)
+        self.check_hf("gate-hf", hf)
         # An iteration's folder by itself, too.
         self.convert("llama-both/iter_0001000", "alone", *TO_HF)
         self.check_hf("alone", family("llama").make()[0])
@@ -151,6 +157,9 @@ class In(MegatronTest):
         self.write_megatron("z", made, made.stacked(mc))
         self.write_text("z/iter_0001000/metadata.json", '{"sharded_backend": "zarr", "sharded_backend_version": 1}')
         self.fails("z", "b", *TO_HF, words="a checkpoint of Megatron's old backend zarr is not read; save it as torch_dist")
+        # Linear attention, as some layers of Qwen3-Next have it.
+        self.write_megatron("l", made, {**made.stacked(mc), "decoder.layers.self_attention.in_proj.weight": made.tensor(2, 3)})
+        self.fails("l", "b", *TO_HF, words='no line is for "decoder.layers.self_attention.in_proj.weight"')
         # A name that the map does not know, and a layer that is not there.
         self.write_megatron("x", made, {**made.stacked(mc), "decoder.layers.self_attention.linear_gate.weight": made.tensor(2, 3)})
         self.fails("x", "b", *TO_HF, words='no line is for "decoder.layers.self_attention.linear_gate.weight"')
@@ -222,6 +231,35 @@ class Out(MegatronTest):
                 self.convert(folder, folder + "-back", *TO_HF)
                 self.assertEqual(self.read_json("digest", self.at(folder + "-back")), first)
                 self.check_hf(folder + "-back", hf)
+
+    def test_experts_in_mxfp4(self):
+        """GPT-OSS as it is published: codes and scales are no weights, and refused; dequantised, they are weights like others."""
+        made = Family(**{**FAMILIES["gpt_oss"], "hidden": 64, "expert_inner": 32, "inner": 32})
+        hf, mc = made.make()
+        packed = {}
+        for name, array in hf.items():
+            if not name.endswith(("experts.gate_up_proj", "experts.down_proj")):
+                packed[name] = array
+                continue
+            experts, inner, outer = array[1]
+            packed[name + "_blocks"] = "U8", (experts, outer, inner // 32, 16), made.rnd.randbytes(experts * outer * inner // 2)
+            packed[name + "_scales"] = "U8", (experts, outer, inner // 32), bytes(made.rnd.choices(range(115, 125), k=experts * outer * inner // 32))
+        self.write_hf("a", packed, {**made.config(), "quantization_config": {"quant_method": "mxfp4"}})
+        self.fails("a", "b", *TO_MEGATRON, words="model.layers.0.mlp.experts.down_proj_blocks")
+        self.convert("a", "c", "--dequantize", "bf16")
+        plain = files.read_hf(self.at("c"))
+        self.assertEqual({name: array[:2] for name, array in plain.items()}, {name: array[:2] for name, array in hf.items()})
+        self.convert("c", "d", *TO_MEGATRON, "--to", "tp=2,ep=2")
+        found, _, _ = dcp_files.read(self.at("d/release"))
+        self.assertEqual({name: tuple(array[:2]) for name, array in found.items()}, {name: array[:2] for name, array in made.stacked(mc).items()})
+        for n in range(made.layers):
+            weights = plain[f"model.layers.{n}.mlp.experts.down_proj"]
+            for e in range(made.experts):
+                want = megatron_files.exchange((weights[0], weights[1][1:], megatron_files.rows(weights)[e]))
+                at = found["decoder.layers.mlp.experts.experts.linear_fc2.weight"]
+                self.assertEqual(dcp_files.take(at, (n, e, 0, 0), (1, 1, *want[1])), want[2])
+        self.convert("d", "e", *TO_HF)
+        self.check_hf("e", plain)
 
     def test_which_rank_has_what(self):
         """A stage has its layers, the first the embedding, the last the ends; ranks of ep have their experts."""
