@@ -389,9 +389,11 @@ def chunks_of_rank(shape, cut, tp, t):
     return made
 
 
-def write_legacy(folder, made, mc, tp=1, pp=1, ep=1, virtual=1, old=False, grouped=False, skip=(), **more):
-    """mp_rank_XX[_YYY][_ZZZ]/model_optim_rng.pt of all ranks. mc: numbered layers. old: names before Megatron-Core."""
-    per = made.layers // (pp * virtual)
+def write_legacy(folder, made, mc, tp=1, pp=1, ep=1, virtual=1, old=False, grouped=False, skip=(), counts=None, **more):
+    """mp_rank_XX[_YYY][_ZZZ]/model_optim_rng.pt of all ranks. mc: numbered layers. old: names before Megatron-Core. counts: how many layers
+    each stage has, first those of all stages' first virtual stages; by default equally many."""
+    counts = counts or [made.layers // (pp * virtual)] * (pp * virtual)
+    places = [(i, inside) for i, count in enumerate(counts) for inside in range(count)]
     args = {**made.args(), "tensor_model_parallel_size": tp, "pipeline_model_parallel_size": pp, "expert_model_parallel_size": ep,
             "virtual_pipeline_model_parallel_size": virtual if virtual > 1 else None, **more}
     for t, p, e in [(t, p, e) for t in range(tp) for p in range(pp) for e in range(ep)]:
@@ -401,7 +403,7 @@ def write_legacy(folder, made, mc, tp=1, pp=1, ep=1, virtual=1, old=False, group
             chunk, local = 0, key
             if key.startswith("decoder.layers."):
                 number, rest = key[len("decoder.layers."):].split(".", 1)
-                stage, inside = divmod(int(number), per)
+                stage, inside = places[int(number)]
                 if stage % pp != p:
                     continue
                 chunk, local = stage // pp, f"decoder.layers.{inside}.{rest}"

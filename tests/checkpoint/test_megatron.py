@@ -346,6 +346,14 @@ class Legacy(MegatronTest):
         self.check("qwen3_moe", "grouped", ep=2, grouped=True)
         self.check("mixtral", "mixtral", pp=2, ep=2, grouped=True)
 
+    def test_uneven_stages(self):
+        """Files show how many layers a stage has, whatever made it so many."""
+        self.check("llama", "first", layers=5, tp=2, pp=2, counts=[2, 3], decoder_first_pipeline_num_layers=2)
+        self.check("llama", "both", layers=7, pp=3, counts=[2, 4, 1], decoder_first_pipeline_num_layers=2, decoder_last_pipeline_num_layers=1)
+        self.check("llama", "embedding", layers=7, pp=2, counts=[3, 4], account_for_embedding_in_pipeline_split=True)
+        self.check("qwen3_moe", "virtual", layers=9, tp=2, pp=2, ep=2, virtual=3, counts=[1, 2, 1, 2, 1, 2], decoder_first_pipeline_num_layers=3)
+        self.check("llama", "old", layers=5, tp=2, pp=2, counts=[4, 1], old=True)
+
     def test_names_before_megatron_core(self):
         self.check("llama", "old", tp=2, pp=2, old=True)
 
@@ -356,8 +364,17 @@ class Legacy(MegatronTest):
         self.fails("m", "x", *TO_HF, words="mp_rank_01_001/model_optim_rng.pt is missing; the arguments tell of 2 x 2 x 1 ranks")
         megatron_files.write_legacy(self.at("f"), made, mc, tp=2, skip=[(0, 0, 0)])
         self.fails("f", "x", *TO_HF, words="mp_rank_00/model_optim_rng.pt is missing")
-        megatron_files.write_legacy(self.at("u"), made, mc, tp=2, decoder_first_pipeline_num_layers=1)
-        self.fails("u", "x", *TO_HF, words="are not spread evenly over 1 stages, which is not read; save it as torch_dist")
+        megatron_files.write_legacy(self.at("u"), made, mc, tp=2, pp=2, decoder_first_pipeline_num_layers=2)
+        self.fails("u", "x", *TO_HF, words="its stages have 1, 1 layers, but the arguments say 2 in the first stage")
+        megatron_files.write_legacy(self.at("n"), made, mc, tp=2, pp=2, num_layers=5)
+        self.fails("n", "x", *TO_HF, words="its 2 stages have 2 layers (1, 1), but the arguments say 5")
+        five = Family(**{**FAMILIES["llama"], "layers": 5})
+        _, more = five.make()
+        megatron_files.write_legacy(self.at("g"), five, {name: array for name, array in more.items() if "layers.4." not in name}, tp=2, pp=2, counts=[2, 3])
+        self.fails("g", "x", *TO_HF, words="its 2 stages have 4 layers (2, 2), but the arguments say 5")
+        # A layer between others that a stage does not have.
+        megatron_files.write_legacy(self.at("h"), five, {name: array for name, array in more.items() if "layers.3." not in name}, tp=2, pp=2, counts=[2, 3])
+        self.fails("h", "x", *TO_HF, words="decoder.layers.3.")
         for root, words in (({"checkpoint_version": 3.0, "model": {}}, "has no arguments of Megatron-LM (args)"),
                             ({"args": megatron_files.namespace(made.args()), "model": {}}, "is of checkpoint_version 0 or 1")):
             torch_files.write(self.at("v/mp_rank_00/model_optim_rng.pt"), root)
