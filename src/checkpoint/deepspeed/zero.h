@@ -86,6 +86,10 @@ typedef struct rs_zero_reading {
     int64_t local_count, local_capacity;
     rs_zero_local *locals;
     const rs_pickle_node *info; /* universal_checkpoint_info; NULL: there is none */
+    const rs_opening *opening;
+    /* What takes its place: the rules of the model's family, with and without padding. NULL: not
+     * needed. */
+    struct rs_rulebook *padded, *plain;
     rs_torch_common common;
     rs_occurrences others; /* tensors that are neither of the model nor of its optimizer */
 } rs_zero_reading;
