@@ -112,7 +112,7 @@ class Family:
                         begin = (head * (1 + self.gate) + part) * self.head
                         fused += rows(q)[begin:begin + self.head]
                 fused += rows(k)[g * self.head:(g + 1) * self.head] + rows(v)[g * self.head:(g + 1) * self.head]
-            mc[f"{to}self_attention.linear_qkv.{s}"] = join("BF16", fused, inner)
+            mc[f"{to}self_attention.linear_qkv.{s}"] = join(q[0], fused, inner)
         self.same(hf, at + "self_attn.o_proj.weight", mc, to + "self_attention.linear_proj.weight", self.hidden, self.heads * self.head)
         self.same(hf, at + "input_layernorm.weight", mc, to + "self_attention.linear_qkv.layer_norm_weight", self.hidden)
         if self.qk_norms:
