@@ -332,6 +332,18 @@ static reshard_status add_steps(writing *w)
     return status;
 }
 
+/* Moments without a step would be corrected as if they were new. */
+static reshard_status note_step(writing *w)
+{
+    bool has_step = false;
+    for (int64_t i = 0; !has_step && i < w->file_count; i++)
+        has_step = w->files[i].kind == RS_UNIVERSAL_STEP;
+    return has_step || w->moments == 0
+               ? RESHARD_OK
+               : rs_target_say(w->target, "no tensor or value says how many steps the optimizer has "
+                                          "made, so the universal checkpoint says 0");
+}
+
 /* Moments of zeros for a source that has none, if the user wants them. */
 static reshard_status add_moments(writing *w)
 {
@@ -386,6 +398,8 @@ static reshard_status list_files(writing *w)
         status = add_tensor(w, &selection->items[i]);
     if (status == RESHARD_OK)
         status = add_steps(w);
+    if (status == RESHARD_OK)
+        status = note_step(w);
     if (status == RESHARD_OK)
         status = add_moments(w);
     if (status == RESHARD_OK && w->file_count > INT32_MAX / 2)
