@@ -387,7 +387,7 @@ class Grids(ZeroTest):
                 if stage != 3:
                     self.convert("run", "hf", "--only", "module")
                     self.assertEqual(files.read_hf(self.at("hf")), {name: full.sixteen(name) for name in self.LLAMA})
-        self.assertIn("config.json", os.listdir(self.at("hf")))
+        self.assertEqual(sorted(os.listdir(self.at("hf"))), ["config.json", "model.safetensors"])  # and no `latest`
         notes = " ".join(self.read_json("inspect", self.at("run"))["notes"])
         self.assertIn("no file says how 2 tensor parallel ranks cut the model; it is joined by rules of the family llama", notes)
 

@@ -132,6 +132,13 @@ class In(MegatronTest):
         self.convert("a", "c", *TO_HF, "--format", "dcp", "--to", "fsdp=2")
         found, _, _ = dcp_files.read(self.at("c"))
         self.assertEqual(found, want)
+        # And back: states under Megatron's keys, cut as their parameters are.
+        self.convert("c", "d", *TO_MEGATRON, "--to", "tp=2", "--config", self.at("a"))
+        found, _, _ = dcp_files.read(self.at("d/release"))
+        self.assertEqual(found, {**made.stacked(mc), **states})
+        chunks, _ = read_chunks(self.at("d/release"))
+        for name in ("self_attention.linear_qkv.weight", "mlp.linear_fc1.weight", "mlp.linear_fc2.weight"):
+            self.assertEqual(chunks["optimizer.state.exp_avg.decoder.layers." + name], chunks["decoder.layers." + name])
 
     def test_optimizers_in_other_forms(self):
         made = family("llama")
