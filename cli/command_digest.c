@@ -27,6 +27,8 @@ static reshard_status print_json(const cli_digesting *d)
         status = reshard_checkpoint_tensor(d->checkpoint, i, &tensor);
         if (status != RESHARD_OK)
             break;
+        if (tensor.is_aside)
+            continue;
         cli_json_named_text(&json, tensor.name, tensor.name_bytes,
                             d->hashes != NULL ? d->hashes->tensors[i] : d->digests->tensors[i]);
     }
@@ -45,6 +47,28 @@ static reshard_status print_json(const cli_digesting *d)
     return status;
 }
 
+/* What the digest of the checkpoint is of. */
+typedef struct digested {
+    int64_t tensors;
+    uint64_t bytes;
+    int64_t aside;
+} digested;
+
+static reshard_status count_digested(const cli_digesting *d, digested *out_counts)
+{
+    *out_counts = (digested){0};
+    for (int64_t i = 0; i < reshard_checkpoint_tensor_count(d->checkpoint); i++) {
+        reshard_stored_tensor tensor = {.size = sizeof tensor};
+        reshard_status status = reshard_checkpoint_tensor(d->checkpoint, i, &tensor);
+        if (status != RESHARD_OK)
+            return status;
+        out_counts->aside += tensor.is_aside != 0;
+        out_counts->tensors += tensor.is_aside == 0;
+        out_counts->bytes += tensor.is_aside == 0 ? tensor.bytes : 0;
+    }
+    return RESHARD_OK;
+}
+
 static reshard_status print_digests(const cli_digesting *d)
 {
     for (int64_t i = 0; i < d->digests->count; i++) {
@@ -52,6 +76,8 @@ static reshard_status print_digests(const cli_digesting *d)
         reshard_status status = reshard_checkpoint_tensor(d->checkpoint, i, &tensor);
         if (status != RESHARD_OK)
             return status;
+        if (tensor.is_aside)
+            continue;
         printf("%s  ", d->digests->tensors[i]);
         cli_print_shown_part(tensor.name, tensor.name_bytes);
         putchar('\n');
@@ -62,22 +88,25 @@ static reshard_status print_digests(const cli_digesting *d)
 static reshard_status print_lines(const cli_digesting *d)
 {
     char size[CLI_SIZE_TEXT];
-    reshard_status status = RESHARD_OK;
+    digested counts;
+    reshard_status status = count_digested(d, &counts);
+    if (status == RESHARD_OK && d->hashes == NULL)
+        status = print_digests(d);
+    if (status != RESHARD_OK)
+        return status;
     if (d->hashes != NULL) /* the lines are ASCII */
         (void)fwrite(d->hashes->lines, 1, d->hashes->lines_bytes, stdout);
-    else
-        status = print_digests(d);
-    if (status == RESHARD_OK)
-        printf("%s%s%s  all %" PRId64 " tensors, %s\n", cli_style_begin(CLI_BOLD),
-               d->hashes != NULL ? d->hashes->checkpoint : d->digests->checkpoint,
-               cli_style_end(CLI_BOLD), reshard_checkpoint_tensor_count(d->checkpoint),
-               cli_size_text(reshard_checkpoint_bytes(d->checkpoint), size));
+    printf("%s%s%s  all %" PRId64 " tensors, %s", cli_style_begin(CLI_BOLD),
+           d->hashes != NULL ? d->hashes->checkpoint : d->digests->checkpoint,
+           cli_style_end(CLI_BOLD), counts.tensors, cli_size_text(counts.bytes, size));
+    if (counts.aside != 0)
+        printf("; without %" PRId64 " that say the same in another dtype", counts.aside);
+    putchar('\n');
     const char *line = NULL;
-    for (int64_t i = 0; status == RESHARD_OK && d->opened != NULL &&
-                        (line = reshard_checkpoint_note(d->checkpoint, i)) != NULL;
-         i++)
+    for (int64_t i = 0;
+         d->opened != NULL && (line = reshard_checkpoint_note(d->checkpoint, i)) != NULL; i++)
         fprintf(stderr, "%s\n", line);
-    return status;
+    return RESHARD_OK;
 }
 
 static int run(const cli_command *command, int argc, char **argv)

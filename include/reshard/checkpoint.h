@@ -169,6 +169,10 @@ typedef struct reshard_stored_tensor {
      * gives the values, in the dtype. Else NULL. Static. */
     const char *stored_as;
     uint64_t stored_bytes; /* in the files, without copies */
+    /* Non-zero: says again, in another dtype, what other tensors say, as the 16-bit weights in
+     * ZeRO's files do. It is converted only if it is asked for, and is not in the digest of the
+     * checkpoint. */
+    int is_aside;
 } reshard_stored_tensor;
 
 /* Tensors are numbered in the order of their names, compared as bytes. */
@@ -307,8 +311,9 @@ typedef struct reshard_digest_options {
     reshard_group *group;
 } reshard_digest_options;
 
-/* The digest of each tensor, by its index, and of the checkpoint. Digests depend on dtypes, shapes,
- * bytes and names, not on how tensors are split; docs/digest.md defines them. */
+/* The digest of each tensor, by its index, and of the checkpoint: of all tensors that are not
+ * aside. Digests depend on dtypes, shapes, bytes and names, not on how tensors are split;
+ * docs/digest.md defines them. */
 typedef struct reshard_digests {
     int64_t count;
     const char (*tensors)[RESHARD_DIGEST_TEXT];
@@ -336,8 +341,9 @@ RESHARD_API void reshard_digests_destroy(reshard_digests *digests);
 typedef struct reshard_hashes {
     int64_t count;
     const char (*tensors)[RESHARD_HASH_TEXT];
-    /* One line for each tensor, sorted as bytes: its name as a JSON string in ASCII, its dtype as
-     * safetensors writes it, its shape ("4096x1024", "scalar"), and its hash. A NUL follows. */
+    /* One line for each tensor that is not aside, sorted as bytes: its name as a JSON string in
+     * ASCII, its dtype as safetensors writes it, its shape ("4096x1024", "scalar"), and its hash. A
+     * NUL follows. */
     const char *lines;
     size_t lines_bytes;
     char checkpoint[RESHARD_HASH_TEXT]; /* of the lines */

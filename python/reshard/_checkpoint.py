@@ -286,7 +286,7 @@ class Checkpoint(Handle, Mapping[str, StoredTensor]):
         with self._use() as pointer:
             self._context.run(lambda: compute(pointer, byref(options), byref(found)), progress)
         try:
-            tensors = {name: decode(found.contents.tensors[i].value) for i, name in enumerate(names)}
+            tensors = {name: decode(found.contents.tensors[i].value) for i, name in enumerate(names) if not self[name].is_aside}
             return Digests(decode(found.contents.checkpoint), tensors)
         finally:
             (lib.reshard_hashes_destroy if sha256 else lib.reshard_digests_destroy)(found)

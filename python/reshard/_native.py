@@ -351,6 +351,7 @@ class reshard_stored_tensor(Structure):
         ("whole_spec", c_char_p),
         ("stored_as", c_char_p),
         ("stored_bytes", c_uint64),
+        ("is_aside", c_int),
     ]
 
 

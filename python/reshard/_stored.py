@@ -111,6 +111,8 @@ class StoredTensor:
         self.nbytes: int = found.bytes
         #: The quantised type that the file has it in ("Q4_K"), if that is not its dtype; else None.
         self.stored_as: Optional[str] = decode(found.stored_as) if found.stored_as else None
+        #: True if it says again, in another dtype, what others say (16-bit weights in ZeRO's files). Converted only if asked for.
+        self.is_aside: bool = bool(found.is_aside)
         #: True if it cannot be cut (elements smaller than a byte, more than 8 dimensions). It is then read as plain bytes.
         self.opaque: bool = bool(found.opaque)
         self._piece_count: int = found.piece_count

@@ -47,7 +47,7 @@ class Family:
     layers, hidden, heads, groups, head, inner, vocab, experts, expert_inner = 2, 24, 8, 2, 4, 20, 30, 0, 12
     model_type, biases, qk_norms, tied, dense, shared, mtp = "llama", False, False, False, None, 0, 0
     latent = q_lora = 0
-    gated = True
+    gated, gate = True, False
     nope, rope, value = 6, 2, 4
 
     def __init__(self, seed=1, **sizes):
@@ -68,6 +68,8 @@ class Family:
                          v_head_dim=self.value)
         if self.mtp:
             found["num_nextn_predict_layers"] = self.mtp
+        if self.gate:
+            found["attn_output_gate"] = True
         return found
 
     def args(self):
@@ -83,6 +85,8 @@ class Family:
                          v_head_dim=self.value)
         if self.mtp:
             found["mtp_num_layers"] = self.mtp
+        if self.gate:
+            found["attention_output_gate"] = True
         return found
 
     def padded(self):
@@ -99,12 +103,16 @@ class Family:
         names = ["weight"] + (["bias"] if self.biases else [])
         for s in names:
             inner = (self.hidden,) if s == "weight" else ()
-            q, k, v = (self.tensor(n * self.head, *inner) for n in (self.heads, self.groups, self.groups))
+            q, k, v = (self.tensor(n * self.head, *inner) for n in (self.heads * (1 + self.gate), self.groups, self.groups))
             hf[f"{at}self_attn.q_proj.{s}"], hf[f"{at}self_attn.k_proj.{s}"], hf[f"{at}self_attn.v_proj.{s}"] = q, k, v
-            each, fused = self.heads // self.groups * self.head, []
+            each, fused = self.heads // self.groups, []
             for g in range(self.groups):
-                fused += rows(q)[g * each:(g + 1) * each] + rows(k)[g * self.head:(g + 1) * self.head] + rows(v)[g * self.head:(g + 1) * self.head]
-            mc[f"{to}self_attention.linear_qkv.{s}"] = join("BF16", fused, inner)
+                for part in range(1 + self.gate):  # all heads of the group, then all their gates
+                    for head in range(g * each, (g + 1) * each):
+                        begin = (head * (1 + self.gate) + part) * self.head
+                        fused += rows(q)[begin:begin + self.head]
+                fused += rows(k)[g * self.head:(g + 1) * self.head] + rows(v)[g * self.head:(g + 1) * self.head]
+            mc[f"{to}self_attention.linear_qkv.{s}"] = join(q[0], fused, inner)
         self.same(hf, at + "self_attn.o_proj.weight", mc, to + "self_attention.linear_proj.weight", self.hidden, self.heads * self.head)
         self.same(hf, at + "input_layernorm.weight", mc, to + "self_attention.linear_qkv.layer_norm_weight", self.hidden)
         if self.qk_norms:
@@ -238,6 +246,8 @@ FAMILIES = {
     "tied": dict(tied=True),
     "qwen2": dict(model_type="qwen2", biases=True),
     "qwen3": dict(model_type="qwen3", qk_norms=True),
+    "gate": dict(model_type="qwen3_next", qk_norms=True, gate=True),
+    "gate_mtp": dict(model_type="qwen3_next", layers=4, experts=4, dense=1, shared=16, qk_norms=True, gate=True, mtp=1),
     "mixtral": dict(model_type="mixtral", experts=4),
     "qwen2_moe": dict(model_type="qwen2_moe", experts=4, shared=16, biases=True),
     "qwen3_moe": dict(model_type="qwen3_moe", experts=4, qk_norms=True),
@@ -379,9 +389,11 @@ def chunks_of_rank(shape, cut, tp, t):
     return made
 
 
-def write_legacy(folder, made, mc, tp=1, pp=1, ep=1, virtual=1, old=False, grouped=False, skip=(), **more):
-    """mp_rank_XX[_YYY][_ZZZ]/model_optim_rng.pt of all ranks. mc: numbered layers. old: names before Megatron-Core."""
-    per = made.layers // (pp * virtual)
+def write_legacy(folder, made, mc, tp=1, pp=1, ep=1, virtual=1, old=False, grouped=False, skip=(), counts=None, **more):
+    """mp_rank_XX[_YYY][_ZZZ]/model_optim_rng.pt of all ranks. mc: numbered layers. old: names before Megatron-Core. counts: how many layers
+    each stage has, first those of all stages' first virtual stages; by default equally many."""
+    counts = counts or [made.layers // (pp * virtual)] * (pp * virtual)
+    places = [(i, inside) for i, count in enumerate(counts) for inside in range(count)]
     args = {**made.args(), "tensor_model_parallel_size": tp, "pipeline_model_parallel_size": pp, "expert_model_parallel_size": ep,
             "virtual_pipeline_model_parallel_size": virtual if virtual > 1 else None, **more}
     for t, p, e in [(t, p, e) for t in range(tp) for p in range(pp) for e in range(ep)]:
@@ -391,7 +403,7 @@ def write_legacy(folder, made, mc, tp=1, pp=1, ep=1, virtual=1, old=False, group
             chunk, local = 0, key
             if key.startswith("decoder.layers."):
                 number, rest = key[len("decoder.layers."):].split(".", 1)
-                stage, inside = divmod(int(number), per)
+                stage, inside = places[int(number)]
                 if stage % pp != p:
                     continue
                 chunk, local = stage // pp, f"decoder.layers.{inside}.{rest}"

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Folders of DeepSpeed's ZeRO, made by zero_files.py, read by the command and compared with the tensors they were made of."""
+import json
 import os
 import resource
 import shutil
@@ -184,7 +185,20 @@ class Reading(ZeroTest):
         self.convert("in", "dcp", "--format", "dcp", "--to", "dp=2")
         self.assertEqual(self.read_json("digest", self.at("dcp")), before)
         self.read_text("verify", self.at("in"), self.at("dcp"))
-        self.make(2, 4)
+        # The 16-bit weights are no part of what is digested, listed, counted, verified or converted.
+        zero = self.make(2, 4)
+        done = self.read_json("convert", self.at("in"), self.at("dcp2"), "--format", "dcp", "--to", "dp=2")
+        found = self.read_json("digest", self.at("in"))
+        self.assertEqual(found, self.read_json("digest", self.at("dcp2")))
+        self.assertEqual((found["checkpoint"], len(found["tensors"])), (done["digest"], len(zero.expect_all())))
+        self.assertEqual(self.read_json("digest", self.at("in"), "--sha256"), self.read_json("digest", self.at("dcp2"), "--sha256"))
+        for options in ((), ("--sha256",)):
+            said, other = (self.read_text("digest", self.at(name), *options) for name in ("in", "dcp2"))
+            self.assertEqual(said.replace("; without 13 that say the same in another dtype", ""), other)
+            self.assertNotEqual(said, other)
+        for options in ((), ("--digest",)):
+            self.read_text("verify", self.at("in"), self.at("dcp2"), *options)
+            self.read_text("verify", self.at("dcp2"), self.at("in"), *options)
         self.convert("in", "dcp", "--format", "dcp", "--to", "dp=2")
         self.read_text("verify", self.at("in"), self.at("dcp"))
         self.read_text("verify", self.at("dcp"), self.at("in"))
@@ -313,7 +327,7 @@ class Grids(ZeroTest):
     def test_cuts_that_cannot_be_known(self):
         def spoil(**changes):
             return {**self.INFO, **changes}
-        for info, words in ((None, "no file says how it is cut (universal_checkpoint_info)"),
+        for info, words in ((None, "no file says how it is cut (universal_checkpoint_info); the rules of its family and its config.json would"),
                             (spoil(parameter_to_average_patterns=["1.up.bias"]), "is the average of what tensor parallel ranks hold"),
                             (spoil(tp_replicated_parameter_patterns=["(a|b)"]), 'has the pattern "(a|b)", which uses more'),
                             (spoil(sub_param_shard_widths={}), "not a multiple of the 2 tensor parallel ranks"),
@@ -327,6 +341,68 @@ class Grids(ZeroTest):
                     self.assertEqual(found["shape"], [10])  # whatever no pattern names is cut along dim 0
                 else:
                     self.check_fails(("convert", self.at("in"), self.at("out")), 1, words)
+
+    # name of a Llama: full shape, and the dim that two ranks cut; None: each has all of it
+    LLAMA = {"model.embed_tokens.weight": ((10, 8), None), "model.layers.0.self_attn.q_proj.weight": ((16, 8), 0),
+             "model.layers.0.self_attn.k_proj.weight": ((4, 8), None), "model.layers.0.self_attn.v_proj.weight": ((4, 8), None),
+             "model.layers.0.self_attn.o_proj.weight": ((8, 16), 1), "model.layers.0.self_attn.q_norm.weight": ((4,), None),
+             "model.layers.0.mlp.gate_up_proj.weight": ((24, 8), (0, 2)), "model.layers.0.mlp.down_proj.weight": ((8, 12), 1),
+             "model.layers.0.input_layernorm.weight": ((8,), None), "lm_head.weight": ((10, 8), 0)}
+    LLAMA_CONFIG = {"model_type": "llama", "num_hidden_layers": 1, "hidden_size": 8, "num_attention_heads": 4, "num_key_value_heads": 1, "head_dim": 4,
+                    "intermediate_size": 12, "vocab_size": 10}
+
+    def write_llama(self, stage, dp, config, tensors=None, above=False):
+        """Ranks of AutoTP without universal_checkpoint_info. One key head, which both ranks have; the head is cut, the embedding whole."""
+        tensors = tensors or self.LLAMA
+        full = Zero({name: shape for name, (shape, _) in tensors.items()}, [list(tensors)], 1, 1)
+        shutil.rmtree(self.at("run"), ignore_errors=True)
+
+        def part(name, data, tp, dtype="F32"):
+            shape, cut = tensors[name]
+            if cut is None:
+                return dtype, shape, data
+            dim, halves = cut if isinstance(cut, tuple) else (cut, 1)
+            each = shape[dim] // halves // 2
+            return rows((dtype, shape, data), dim, [((2 * half + tp) * each, (2 * half + tp + 1) * each) for half in range(halves)])
+        for tp in range(2):
+            weights = {name: part(name, full.weights[name], tp) for name in tensors}
+            zero = Zero({name: array[1] for name, array in weights.items()}, [list(tensors)], dp, stage, mp=tp,
+                        sixteen={name: part(name, full.sixteen(name)[2], tp, "BF16") for name in tensors})
+            zero.weights = {name: array[2] for name, array in weights.items()}
+            zero.states = {state: {name: part(name, values[name], tp)[2] for name in tensors} for state, values in full.states.items()}
+            zero.write(self.at("run/global_step7"))
+        zero_files.write_latest(self.at("run"), "global_step7")
+        if config:
+            with open(self.at("run/config.json" if above else "run/global_step7/config.json"), "w", encoding="utf-8") as file:
+                json.dump(config, file)
+        return full
+
+    def test_tensor_parallel_by_rules(self):
+        """No file says how the model is cut, but the rules of its family and config.json do."""
+        for stage, dp, above in ((1, 1, True), (2, 3, False), (3, 2, True)):
+            with self.subTest(stage=stage, dp=dp):
+                full = self.write_llama(stage, dp, self.LLAMA_CONFIG, above=above)
+                self.check_all(full, "run")
+                self.check_model(full, "run")
+                if stage != 3:
+                    self.convert("run", "hf", "--only", "module")
+                    self.assertEqual(files.read_hf(self.at("hf")), {name: full.sixteen(name) for name in self.LLAMA})
+        self.assertEqual(sorted(os.listdir(self.at("hf"))), ["config.json", "model.safetensors"])  # and no `latest`
+        notes = " ".join(self.read_json("inspect", self.at("run"))["notes"])
+        self.assertIn("no file says how 2 tensor parallel ranks cut the model; it is joined by rules of the family llama", notes)
+
+    def test_tensor_parallel_by_rules_refused(self):
+        tensor = "model.layers.0.mlp.down_proj.weight"
+        for config, change, words in (
+                (None, {}, "there is no config.json"),
+                ({**self.LLAMA_CONFIG, "intermediate_size": 14}, {}, "its parts make a dimension 1 of 12 elements, but config.json says 14"),
+                ({**self.LLAMA_CONFIG, "vocab_size": 11}, {}, "its parts make a dimension 0 of 10 elements, but config.json says at least 11"),
+                ({key: value for key, value in self.LLAMA_CONFIG.items() if key != "intermediate_size"}, {tensor: ((8, 12), 1)},
+                 "config.json does not say how long its dimension"),
+                (self.LLAMA_CONFIG, {"model.strange.weight": ((4, 4), 0)}, "no rule of llama matches its name")):
+            with self.subTest(words=words):
+                self.write_llama(2, 2, config, {**self.LLAMA, **change})
+                self.check_fails(("convert", self.at("run"), self.at("out")), 1, words)
 
     def test_experts(self):
         """Four ranks, of which two and two have the same experts; every rank calls its experts 0 and 1."""

@@ -71,6 +71,12 @@ class In(MegatronTest):
                 done = self.convert(folder, folder + "-hf", *TO_HF)
                 self.assertIn("no config.json: the arguments of the training run describe the model", done["notes"])
                 self.check_hf(folder + "-hf", hf)
+        # That heads have gates; a model of no known type is warned about, because its queries are twice as many as of others.
+        made = family("gate")
+        hf, mc = made.make()
+        self.write_megatron("gate", made, made.pad(made.stacked(mc)), config=False, args=made.args())
+        self.assertEqual(support.run("convert", self.at("gate"), self.at("gate-hf"), *TO_HF).returncode, 0)
+        self.check_hf("gate-hf", hf)
         # An iteration's folder by itself, too.
         self.convert("llama-both/iter_0001000", "alone", *TO_HF)
         self.check_hf("alone", family("llama").make()[0])
@@ -126,6 +132,13 @@ class In(MegatronTest):
         self.convert("a", "c", *TO_HF, "--format", "dcp", "--to", "fsdp=2")
         found, _, _ = dcp_files.read(self.at("c"))
         self.assertEqual(found, want)
+        # And back: states under Megatron's keys, cut as their parameters are.
+        self.convert("c", "d", *TO_MEGATRON, "--to", "tp=2", "--config", self.at("a"))
+        found, _, _ = dcp_files.read(self.at("d/release"))
+        self.assertEqual(found, {**made.stacked(mc), **states})
+        chunks, _ = read_chunks(self.at("d/release"))
+        for name in ("self_attention.linear_qkv.weight", "mlp.linear_fc1.weight", "mlp.linear_fc2.weight"):
+            self.assertEqual(chunks["optimizer.state.exp_avg.decoder.layers." + name], chunks["decoder.layers." + name])
 
     def test_optimizers_in_other_forms(self):
         made = family("llama")
@@ -151,6 +164,9 @@ class In(MegatronTest):
         self.write_megatron("z", made, made.stacked(mc))
         self.write_text("z/iter_0001000/metadata.json", '{"sharded_backend": "zarr", "sharded_backend_version": 1}')
         self.fails("z", "b", *TO_HF, words="a checkpoint of Megatron's old backend zarr is not read; save it as torch_dist")
+        # Linear attention, as some layers of Qwen3-Next have it.
+        self.write_megatron("l", made, {**made.stacked(mc), "decoder.layers.self_attention.in_proj.weight": made.tensor(2, 3)})
+        self.fails("l", "b", *TO_HF, words='no line is for "decoder.layers.self_attention.in_proj.weight"')
         # A name that the map does not know, and a layer that is not there.
         self.write_megatron("x", made, {**made.stacked(mc), "decoder.layers.self_attention.linear_gate.weight": made.tensor(2, 3)})
         self.fails("x", "b", *TO_HF, words='no line is for "decoder.layers.self_attention.linear_gate.weight"')
@@ -222,6 +238,35 @@ class Out(MegatronTest):
                 self.convert(folder, folder + "-back", *TO_HF)
                 self.assertEqual(self.read_json("digest", self.at(folder + "-back")), first)
                 self.check_hf(folder + "-back", hf)
+
+    def test_experts_in_mxfp4(self):
+        """GPT-OSS as it is published: codes and scales are no weights, and refused; dequantised, they are weights like others."""
+        made = Family(**{**FAMILIES["gpt_oss"], "hidden": 64, "expert_inner": 32, "inner": 32})
+        hf, mc = made.make()
+        packed = {}
+        for name, array in hf.items():
+            if not name.endswith(("experts.gate_up_proj", "experts.down_proj")):
+                packed[name] = array
+                continue
+            experts, inner, outer = array[1]
+            packed[name + "_blocks"] = "U8", (experts, outer, inner // 32, 16), made.rnd.randbytes(experts * outer * inner // 2)
+            packed[name + "_scales"] = "U8", (experts, outer, inner // 32), bytes(made.rnd.choices(range(115, 125), k=experts * outer * inner // 32))
+        self.write_hf("a", packed, {**made.config(), "quantization_config": {"quant_method": "mxfp4"}})
+        self.fails("a", "b", *TO_MEGATRON, words="model.layers.0.mlp.experts.down_proj_blocks")
+        self.convert("a", "c", "--dequantize", "bf16")
+        plain = files.read_hf(self.at("c"))
+        self.assertEqual({name: array[:2] for name, array in plain.items()}, {name: array[:2] for name, array in hf.items()})
+        self.convert("c", "d", *TO_MEGATRON, "--to", "tp=2,ep=2")
+        found, _, _ = dcp_files.read(self.at("d/release"))
+        self.assertEqual({name: tuple(array[:2]) for name, array in found.items()}, {name: array[:2] for name, array in made.stacked(mc).items()})
+        for n in range(made.layers):
+            weights = plain[f"model.layers.{n}.mlp.experts.down_proj"]
+            for e in range(made.experts):
+                want = megatron_files.exchange((weights[0], weights[1][1:], megatron_files.rows(weights)[e]))
+                at = found["decoder.layers.mlp.experts.experts.linear_fc2.weight"]
+                self.assertEqual(dcp_files.take(at, (n, e, 0, 0), (1, 1, *want[1])), want[2])
+        self.convert("d", "e", *TO_HF)
+        self.check_hf("e", plain)
 
     def test_which_rank_has_what(self):
         """A stage has its layers, the first the embedding, the last the ends; ranks of ep have their experts."""
@@ -308,6 +353,14 @@ class Legacy(MegatronTest):
         self.check("qwen3_moe", "grouped", ep=2, grouped=True)
         self.check("mixtral", "mixtral", pp=2, ep=2, grouped=True)
 
+    def test_uneven_stages(self):
+        """Files show how many layers a stage has, whatever made it so many."""
+        self.check("llama", "first", layers=5, tp=2, pp=2, counts=[2, 3], decoder_first_pipeline_num_layers=2)
+        self.check("llama", "both", layers=7, pp=3, counts=[2, 4, 1], decoder_first_pipeline_num_layers=2, decoder_last_pipeline_num_layers=1)
+        self.check("llama", "embedding", layers=7, pp=2, counts=[3, 4], account_for_embedding_in_pipeline_split=True)
+        self.check("qwen3_moe", "virtual", layers=9, tp=2, pp=2, ep=2, virtual=3, counts=[1, 2, 1, 2, 1, 2], decoder_first_pipeline_num_layers=3)
+        self.check("llama", "old", layers=5, tp=2, pp=2, counts=[4, 1], old=True)
+
     def test_names_before_megatron_core(self):
         self.check("llama", "old", tp=2, pp=2, old=True)
 
@@ -318,8 +371,17 @@ class Legacy(MegatronTest):
         self.fails("m", "x", *TO_HF, words="mp_rank_01_001/model_optim_rng.pt is missing; the arguments tell of 2 x 2 x 1 ranks")
         megatron_files.write_legacy(self.at("f"), made, mc, tp=2, skip=[(0, 0, 0)])
         self.fails("f", "x", *TO_HF, words="mp_rank_00/model_optim_rng.pt is missing")
-        megatron_files.write_legacy(self.at("u"), made, mc, tp=2, decoder_first_pipeline_num_layers=1)
-        self.fails("u", "x", *TO_HF, words="are not spread evenly over 1 stages, which is not read; save it as torch_dist")
+        megatron_files.write_legacy(self.at("u"), made, mc, tp=2, pp=2, decoder_first_pipeline_num_layers=2)
+        self.fails("u", "x", *TO_HF, words="its stages have 1, 1 layers, but the arguments say 2 in the first stage")
+        megatron_files.write_legacy(self.at("n"), made, mc, tp=2, pp=2, num_layers=5)
+        self.fails("n", "x", *TO_HF, words="its 2 stages have 2 layers (1, 1), but the arguments say 5")
+        five = Family(**{**FAMILIES["llama"], "layers": 5})
+        _, more = five.make()
+        megatron_files.write_legacy(self.at("g"), five, {name: array for name, array in more.items() if "layers.4." not in name}, tp=2, pp=2, counts=[2, 3])
+        self.fails("g", "x", *TO_HF, words="its 2 stages have 4 layers (2, 2), but the arguments say 5")
+        # A layer between others that a stage does not have.
+        megatron_files.write_legacy(self.at("h"), five, {name: array for name, array in more.items() if "layers.3." not in name}, tp=2, pp=2, counts=[2, 3])
+        self.fails("h", "x", *TO_HF, words="decoder.layers.3.")
         for root, words in (({"checkpoint_version": 3.0, "model": {}}, "has no arguments of Megatron-LM (args)"),
                             ({"args": megatron_files.namespace(made.args()), "model": {}}, "is of checkpoint_version 0 or 1")):
             torch_files.write(self.at("v/mp_rank_00/model_optim_rng.pt"), root)

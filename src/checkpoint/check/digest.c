@@ -148,26 +148,42 @@ void reshard_digests_destroy(reshard_digests *digests)
         rs_release(block->context, block, block->bytes);
 }
 
+/* Finishes the tensors that are aside, or those that are not, and digests them together. `sums` has
+ * room for all. */
+static reshard_status finish_some(const digest_work *work, bool are_aside, rs_tensor_sum *sums,
+                                  digests_block *block, char out_all[RESHARD_DIGEST_TEXT])
+{
+    const rs_stored_tensor *tensors = work->checkpoint->tensors;
+    int64_t known = 0, count = 0, route = 0;
+    for (int64_t i = 0; i < work->checkpoint->tensor_count; i++) {
+        bool is_read = route < work->route_count && work->tensors[route] == i;
+        if (tensors[i].is_aside == are_aside) {
+            sums[count] = (rs_tensor_sum){.tensor = &tensors[i]};
+            if (is_read)
+                sums[count].sum = work->sums->items[route].source;
+            count++;
+        }
+        route += is_read;
+    }
+    reshard_status status = rs_tensor_sums_finish(work->sums->code, count, sums, &known, out_all);
+    if (status == RESHARD_OK && known < count)
+        status = rs_fail(RESHARD_ERR_CHECK, "%lld tensors were not read whole",
+                         (long long)(count - known));
+    for (int64_t i = 0; status == RESHARD_OK && i < count; i++)
+        memcpy(block->texts[sums[i].tensor - tensors], sums[i].digest, RESHARD_DIGEST_TEXT);
+    return status;
+}
+
 static reshard_status finish(const digest_work *work, digests_block *block)
 {
-    const reshard_checkpoint *checkpoint = work->checkpoint;
-    size_t bytes = (size_t)checkpoint->tensor_count * sizeof(rs_tensor_sum);
-    int64_t known = 0;
+    size_t bytes = (size_t)work->checkpoint->tensor_count * sizeof(rs_tensor_sum);
+    char ignored[RESHARD_DIGEST_TEXT];
     rs_tensor_sum *sums = rs_allocate_zeroed(work->context, bytes);
     if (sums == NULL)
         return rs_allocation_status();
-    for (int64_t i = 0; i < checkpoint->tensor_count; i++)
-        sums[i].tensor = &checkpoint->tensors[i];
-    for (int64_t i = 0; i < work->route_count; i++)
-        sums[work->tensors[i]].sum = work->sums->items[i].source;
-    /* Tensors are sorted by name already, so the sort in there keeps their order. */
-    reshard_status status = rs_tensor_sums_finish(work->sums->code, checkpoint->tensor_count, sums,
-                                                  &known, block->shown.checkpoint);
-    if (status == RESHARD_OK && known < checkpoint->tensor_count)
-        status = rs_fail(RESHARD_ERR_CHECK, "%lld tensors were not read whole",
-                         (long long)(checkpoint->tensor_count - known));
-    for (int64_t i = 0; status == RESHARD_OK && i < checkpoint->tensor_count; i++)
-        memcpy(block->texts[i], sums[i].digest, RESHARD_DIGEST_TEXT);
+    reshard_status status = finish_some(work, true, sums, block, ignored);
+    if (status == RESHARD_OK)
+        status = finish_some(work, false, sums, block, block->shown.checkpoint);
     rs_release(work->context, sums, bytes);
     return status;
 }

@@ -34,7 +34,8 @@ typedef struct hash_work {
     hash_order *order;                        /* all tensors, largest first */
     unsigned char (*hashes)[RS_SHA256_BYTES]; /* one for each tensor */
     char **memory;                            /* one for each thread */
-    rs_slice *lines;                          /* one for each tensor, then sorted */
+    rs_slice *lines; /* one for each tensor that is not aside, then sorted */
+    int64_t line_count;
     size_t lines_bytes;
     atomic_uint_fast64_t bytes_done;
 } hash_work;
@@ -186,10 +187,10 @@ static void write_line(const hash_work *work, int64_t index, rs_text *text)
 
 static reshard_status make_lines(hash_work *work)
 {
-    int64_t count = work->checkpoint->tensor_count;
-    work->lines_bytes = 0;
-    for (int64_t i = 0; i < count; i++) {
+    for (int64_t i = 0; i < work->checkpoint->tensor_count; i++) {
         rs_text text;
+        if (work->checkpoint->tensors[i].is_aside)
+            continue;
         rs_text_init(&text, NULL, 0);
         write_line(work, i, &text);
         size_t bytes = text.length;
@@ -198,10 +199,10 @@ static reshard_status make_lines(hash_work *work)
             return rs_allocation_status();
         rs_text_init(&text, line, bytes + 1);
         write_line(work, i, &text);
-        work->lines[i] = (rs_slice){line, bytes};
+        work->lines[work->line_count++] = (rs_slice){line, bytes};
         work->lines_bytes += bytes;
     }
-    rs_sort(work->lines, (size_t)count, sizeof *work->lines, rs_compare_slices);
+    rs_sort(work->lines, (size_t)work->line_count, sizeof *work->lines, rs_compare_slices);
     return RESHARD_OK;
 }
 
@@ -241,8 +242,9 @@ static reshard_status finish(hash_work *work, reshard_hashes **out_hashes)
                                     .tensors = (const char(*)[RESHARD_HASH_TEXT])block->texts,
                                     .lines = lines,
                                     .lines_bytes = work->lines_bytes};
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         rs_sha256_text(work->hashes[i], block->texts[i]);
+    for (int64_t i = 0; i < work->line_count; i++) {
         memcpy(end, work->lines[i].bytes, work->lines[i].count);
         end += work->lines[i].count;
     }

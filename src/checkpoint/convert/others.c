@@ -9,6 +9,7 @@
 #include "checkpoint/convert/config_file.h"
 #include "checkpoint/convert/conversion.h"
 #include "checkpoint/open/foreign.h"
+#include "checkpoint/open/latest.h"
 #include "text/dtype_names.h"
 #include "text/text.h"
 
@@ -155,13 +156,15 @@ static reshard_status consider_other(reshard_conversion *conversion, const char 
 }
 
 /* A file beside the config.json that the user wants. Weights and folders there belong to another
- * model, and are nothing that a conversion would leave out. */
+ * model, and are nothing that a conversion would leave out; nor is a file that names one of these
+ * folders as the newest. */
 static reshard_status consider_base(reshard_conversion *conversion, const char *name, others *seen)
 {
     const char *folder = conversion->source->base;
     rs_path_kind kind = RS_PATH_NONE;
     if (rs_name_holds_weights(name) || is_outdated(conversion, name) ||
-        is_of_format(conversion->source, name) || is_superseded(conversion, name))
+        rs_latest_is_pointer(name) || is_of_format(conversion->source, name) ||
+        is_superseded(conversion, name))
         return RESHARD_OK;
     reshard_status status = find_kind(conversion, folder, name, &kind);
     return status == RESHARD_OK && kind == RS_PATH_FILE

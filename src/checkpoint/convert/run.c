@@ -160,6 +160,18 @@ static reshard_status prepare_files(rs_conversion_run *run)
 
 /* ---- sums ------------------------------------------------------------------------------------ */
 
+/* Are these all tensors of the source that its digest is of? */
+static bool are_all(const reshard_checkpoint *source, int64_t count,
+                    const rs_stored_tensor *const *taken)
+{
+    int64_t aside = 0, taken_aside = 0;
+    for (int64_t i = 0; i < source->tensor_count; i++)
+        aside += source->tensors[i].is_aside;
+    for (int64_t i = 0; i < count; i++)
+        taken_aside += taken[i]->is_aside;
+    return taken_aside == 0 && count == source->tensor_count - aside;
+}
+
 /* Computes the digests of both sides from the sums of all ranks. */
 static reshard_status finish_sums(const rs_conversion_run *run, const rs_sums *sums,
                                   reshard_conversion_report *report)
@@ -194,8 +206,8 @@ static reshard_status finish_sums(const rs_conversion_run *run, const rs_sums *s
         rs_tensor_sums_finish(sums->code, count, to, &report->tensors_digested, report->digest);
     report->source_digest[0] = '\0';
     /* What a map reads is summed as what it makes, which is not the source. */
-    if (status == RESHARD_OK && target->mapped == NULL && count == source->tensor_count &&
-        source->unreadable_count == 0)
+    if (status == RESHARD_OK && target->mapped == NULL && source->unreadable_count == 0 &&
+        are_all(source, count, target->stored))
         status = rs_tensor_sums_finish(sums->code, count, from, &report->tensors_digested,
                                        report->source_digest);
     rs_release(run->context, from, bytes);

@@ -5,7 +5,8 @@
  *
  * Files hold local tensors under local names: layers are counted from 0 in each stage (and in each
  * of a stage's virtual stages, model0, model1, ..), experts in each rank. The arguments in every
- * file say how many ranks there are. Tensors get the names that torch_dist gives to numbered layers
+ * file say how many ranks there are. How many layers a stage has, its files show: stages need not
+ * be even. Tensors get the names that torch_dist gives to numbered layers
  * (megatron.h), so everything after this sees one naming. Where ranks hold the same box, all but
  * the first are copies.
  */
@@ -13,6 +14,7 @@
 #include "base/context.h"
 #include "base/dtype.h"
 #include "checkpoint/dcp/dcp_format.h"
+#include "checkpoint/dcp/legacy_names.h"
 #include "checkpoint/dcp/megatron.h"
 #include "checkpoint/torch/torch_files.h"
 #include "text/text.h"
@@ -22,20 +24,27 @@
 
 #define FILE_NAME "model_optim_rng.pt"
 #define FOLDER_FRONT "mp_rank_"
-#define NAME_BYTES 512
+#define NAME_BYTES RS_LEGACY_NAME_BYTES
 #define RANKS_MAX 100000
 
 /* How the model is spread, by the arguments. */
 typedef struct spread {
     int64_t tp, pp, ep, chunks, layers, experts;
+    int64_t first, last; /* layers of the first and last stage, if the arguments say; else 0 */
     bool is_gated, is_tied;
 } spread;
+
+/* The layers of one virtual stage. */
+typedef struct stage_layers {
+    int64_t count, start;
+} stage_layers;
 
 typedef struct reading {
     reshard_checkpoint *checkpoint;
     spread spread;
     int32_t file;
     int64_t tensor_rank, stage, expert_rank; /* of the file */
+    stage_layers *layers;                    /* by virtual stage, then stage: their order */
     int64_t left_out;
     rs_occurrences list;
 } reading;
@@ -128,45 +137,12 @@ static reshard_status read_spread(reading *r, const rs_pickle_node *root, const 
                              "its arguments make no sense: %lld x %lld x %lld ranks, %lld layers",
                              (long long)s->tp, (long long)s->pp, (long long)s->ep,
                              (long long)s->layers);
-    if (s->layers % (s->pp * s->chunks) != 0 ||
-        find_number(args, "decoder_first_pipeline_num_layers", 0) != 0 ||
-        find_number(args, "decoder_last_pipeline_num_layers", 0) != 0)
-        return rs_fail_about(RESHARD_ERR_UNSUPPORTED, name,
-                             "its %lld layers are not spread evenly over %lld stages, which is not "
-                             "read; save it as torch_dist",
-                             (long long)s->layers, (long long)s->pp);
+    s->first = find_number(args, "decoder_first_pipeline_num_layers", 0);
+    s->last = find_number(args, "decoder_last_pipeline_num_layers", 0);
     return RESHARD_OK;
 }
 
 /* ---- names ----------------------------------------------------------------------------------- */
-
-/* What older releases called parts of a layer. */
-static const struct {
-    const char *old, *new;
-} parts[] = {
-    {"input_layernorm.", "self_attention.linear_qkv.layer_norm_"},
-    {"input_norm.", "self_attention.linear_qkv.layer_norm_"},
-    {"self_attention.query_key_value.", "self_attention.linear_qkv."},
-    {"self_attention.dense.", "self_attention.linear_proj."},
-    {"post_attention_layernorm.", "mlp.linear_fc1.layer_norm_"},
-    {"post_attention_norm.", "mlp.linear_fc1.layer_norm_"},
-    {"mlp.dense_h_to_4h.", "mlp.linear_fc1."},
-    {"mlp.dense_4h_to_h.", "mlp.linear_fc2."},
-};
-
-/* The same for what is outside of layers. */
-static const struct {
-    const char *old, *new;
-} ends[] = {
-    {"language_model.embedding.", "embedding."},
-    {"language_model.output_layer.", "output_layer."},
-    {"word_embeddings_for_head.", "output_layer."},
-    {"language_model.encoder.final_layernorm.", "decoder.final_layernorm."},
-    {"language_model.encoder.final_norm.", "decoder.final_layernorm."},
-    {"language_model.transformer.final_layernorm.", "decoder.final_layernorm."},
-    {"language_model.encoder.layers.", "decoder.layers."},
-    {"language_model.transformer.layers.", "decoder.layers."},
-};
 
 /* A name being translated, and where the tensor lies in the whole. */
 typedef struct placed {
@@ -174,119 +150,33 @@ typedef struct placed {
     int64_t expert; /* -1: not an expert's */
 } placed;
 
-static void replace_front(const char *rest, size_t count, const char *old, const char *new,
-                          char *out, size_t room, bool *out_done)
+static stage_layers *layers_of(const reading *r, int64_t chunk)
 {
-    size_t length = strlen(old);
-    if (*out_done || count < length || memcmp(rest, old, length) != 0)
-        return;
-    (void)snprintf(out, room, "%s%.*s", new, (int)(count - length), rest + length);
-    *out_done = true;
-}
-
-/* Numbers behind a text: returns what follows them, or NULL. */
-static const char *take_number(const char *text, int64_t *out_number)
-{
-    size_t digits = strspn(text, "0123456789");
-    if (digits == 0 || digits > 9)
-        return NULL;
-    *out_number = 0;
-    for (size_t i = 0; i < digits; i++)
-        *out_number = *out_number * 10 + (text[i] - '0');
-    return text + digits;
-}
-
-/* Experts of a layer: local_experts.J.linear_fcK.weight, or linear_fcK.weightJ. */
-static bool translate_expert(const char *rest, char *out, size_t room, int64_t *out_expert)
-{
-    static const char front[] = "mlp.experts.", local[] = "local_experts.";
-    const char *behind;
-    if (strncmp(rest, front, sizeof front - 1) != 0)
-        return false;
-    rest += sizeof front - 1;
-    if (strncmp(rest, local, sizeof local - 1) == 0) {
-        behind = take_number(rest + sizeof local - 1, out_expert);
-        if (behind == NULL || *behind != '.')
-            return false;
-        (void)snprintf(out, room, "mlp.experts.experts.%s", behind + 1);
-        return true;
-    }
-    size_t last = strlen(rest);
-    while (last > 0 && rs_is_digit(rest[last - 1]))
-        last--;
-    if (last == strlen(rest) || take_number(rest + last, out_expert) == NULL)
-        return false;
-    (void)snprintf(out, room, "mlp.experts.experts.%.*s", (int)last, rest);
-    return true;
+    return &r->layers[chunk * r->spread.pp + r->stage];
 }
 
 /* Makes the torch_dist name of a tensor of the model. chunk: the virtual stage. */
 static reshard_status translate(const reading *r, const char *local, int64_t chunk, placed *made)
 {
-    static const char layers[] = "decoder.layers.";
-    const spread *s = &r->spread;
-    char name[NAME_BYTES], rest[NAME_BYTES];
-    bool done = false;
-    int64_t number = 0, each = s->layers / (s->pp * s->chunks);
+    char part[NAME_BYTES];
+    const char *behind = NULL;
+    int64_t number = 0;
     made->expert = -1;
-    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
-        replace_front(local, strlen(local), ends[i].old, ends[i].new, name, sizeof name, &done);
-    if (!done)
-        (void)snprintf(name, sizeof name, "%s", local);
-    if (strncmp(name, layers, sizeof layers - 1) != 0) {
-        (void)snprintf(made->name, sizeof made->name, "%s", name);
-        return RESHARD_OK;
-    }
-    const char *behind = take_number(name + sizeof layers - 1, &number);
-    if (behind == NULL || *behind != '.' || number >= each)
+    reshard_status status = rs_legacy_split(local, made->name, &number, &behind);
+    if (status != RESHARD_OK || behind == NULL)
+        return status;
+    const stage_layers *layers = layers_of(r, chunk);
+    if (number >= layers->count)
         return rs_fail_about(RESHARD_ERR_CORRUPT, r->checkpoint->files[r->file].name,
-                             "tensor \"%.200s\" is of layer %lld, and a stage has %lld", local,
-                             (long long)number, (long long)each);
-    number += (chunk * s->pp + r->stage) * each;
-    done = false;
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-        replace_front(behind + 1, strlen(behind + 1), parts[i].old, parts[i].new, rest, sizeof rest,
-                      &done);
-    if (!done)
-        (void)snprintf(rest, sizeof rest, "%s", behind + 1);
-    char inner[NAME_BYTES];
-    bool is_expert = translate_expert(rest, inner, sizeof inner, &made->expert);
+                             "tensor \"%.200s\" is of layer %lld, but in the first rank's file of "
+                             "this stage there are %lld",
+                             local, (long long)number, (long long)layers->count);
+    rs_legacy_part(behind + 1, part, &made->expert);
     int length = snprintf(made->name, sizeof made->name, "decoder.layers.%lld.%s",
-                          (long long)number, is_expert ? inner : rest);
+                          (long long)(number + layers->start), part);
     return length > 0 && (size_t)length < sizeof made->name
                ? RESHARD_OK
                : rs_fail(RESHARD_ERR_RANGE, "a name of more than %d bytes", NAME_BYTES);
-}
-
-static bool ends_with(const char *name, const char *ending)
-{
-    size_t length = strlen(name), count = strlen(ending);
-    return length > count && strcmp(name + length - count, ending) == 0;
-}
-
-/* The dim that tensor parallelism cuts; -1: none. */
-static int32_t find_cut(const char *name)
-{
-    static const char *const rows[] = {"embedding.word_embeddings.weight",
-                                       "output_layer.weight",
-                                       ".linear_qkv.weight",
-                                       ".linear_qkv.bias",
-                                       ".linear_fc1.weight",
-                                       ".linear_fc1.bias",
-                                       ".linear_q_proj.weight",
-                                       ".linear_q_up_proj.weight",
-                                       ".linear_kv_up_proj.weight",
-                                       ".softmax_offset"};
-    static const char *const columns[] = {".linear_proj.weight", ".linear_fc2.weight"};
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        if (ends_with(name, rows[i]) || strcmp(name, rows[i]) == 0)
-            return 0;
-    }
-    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
-        if (ends_with(name, columns[i]))
-            return 1;
-    }
-    return -1;
 }
 
 /* ---- tensors --------------------------------------------------------------------------------- */
@@ -347,9 +237,9 @@ static reshard_status add_tensor(reading *r, const rs_torch_leaf *leaf, const ch
                            ? "embedding.word_embeddings.weight"
                            : made.name;
     size_t bytes = strlen(name);
-    int32_t d = find_cut(name);
-    bool is_gated = s->is_gated &&
-                    (ends_with(name, ".linear_fc1.weight") || ends_with(name, ".linear_fc1.bias"));
+    int32_t d = rs_legacy_cut(name);
+    bool is_gated = s->is_gated && (rs_legacy_ends_with(name, ".linear_fc1.weight") ||
+                                    rs_legacy_ends_with(name, ".linear_fc1.bias"));
     int64_t count = is_gated ? 2 : 1;
     whole.name = (rs_slice){rs_arena_copy(&r->checkpoint->arena, name, bytes + 1, 1), bytes};
     whole.place = (rs_value_place){NULL, 0};
@@ -373,24 +263,102 @@ static reshard_status add_tensor(reading *r, const rs_torch_leaf *leaf, const ch
     return status;
 }
 
+/* The local name of a tensor of the model, and its virtual stage; NULL: it is not the model's. */
+static const char *find_local(const reading *r, const rs_torch_leaf *leaf, int64_t *out_chunk)
+{
+    static const char front[] = "model";
+    const char *name = leaf->name.bytes, *rest = name + sizeof front - 1;
+    *out_chunk = 0;
+    if (leaf->name.count < sizeof front || memcmp(name, front, sizeof front - 1) != 0)
+        return NULL;
+    if (rs_is_digit(*rest))
+        rest = rs_legacy_number(rest, out_chunk);
+    if (rest == NULL || *rest != '.' || leaf->kind != RS_TORCH_TENSOR ||
+        rs_legacy_ends_with(rest, "_extra_state") || *out_chunk >= r->spread.chunks)
+        return NULL;
+    return rest + 1;
+}
+
 static reshard_status take_leaf(void *user, const rs_torch_leaf *leaf)
 {
     reading *r = user;
-    static const char front[] = "model";
-    const char *name = leaf->name.bytes, *rest = name + sizeof front - 1;
     int64_t chunk = 0;
-    if (leaf->name.count < sizeof front || memcmp(name, front, sizeof front - 1) != 0) {
-        r->left_out++;
-        return RESHARD_OK;
+    const char *local = find_local(r, leaf, &chunk);
+    r->left_out += local == NULL;
+    return local != NULL ? add_tensor(r, leaf, local, chunk) : RESHARD_OK;
+}
+
+/* ---- stages ---------------------------------------------------------------------------------- */
+
+static reshard_status count_leaf(void *user, const rs_torch_leaf *leaf)
+{
+    reading *r = user;
+    char name[NAME_BYTES];
+    const char *behind = NULL;
+    int64_t chunk = 0, number = 0;
+    const char *local = find_local(r, leaf, &chunk);
+    reshard_status status =
+        local != NULL ? rs_legacy_split(local, name, &number, &behind) : RESHARD_OK;
+    if (status == RESHARD_OK && behind != NULL)
+        layers_of(r, chunk)->count = rs_max(layers_of(r, chunk)->count, number + 1);
+    return status;
+}
+
+static int64_t count_stage(const reading *r, int64_t stage)
+{
+    int64_t count = 0;
+    for (int64_t chunk = 0; chunk < r->spread.chunks; chunk++)
+        count += r->layers[chunk * r->spread.pp + stage].count;
+    return count;
+}
+
+/* Compares what the stages have with what the arguments say. */
+static reshard_status check_stages(const reading *r, int64_t total)
+{
+    const spread *s = &r->spread;
+    int64_t first = count_stage(r, 0), last = count_stage(r, s->pp - 1);
+    char counts[200];
+    rs_text text;
+    rs_text_init(&text, counts, sizeof counts);
+    for (int64_t stage = 0; stage < s->pp && stage < 32; stage++)
+        rs_text_add(&text, stage == 0 ? "%lld" : ", %lld", (long long)count_stage(r, stage));
+    if (total != s->layers)
+        return rs_fail_about(RESHARD_ERR_CORRUPT, r->checkpoint->path,
+                             "its %lld stages have %lld layers (%s%s), but the arguments say %lld",
+                             (long long)s->pp, (long long)total, counts, s->pp > 32 ? ", .." : "",
+                             (long long)s->layers);
+    if ((s->first != 0 && s->first != first) || (s->last != 0 && s->last != last))
+        return rs_fail_about(RESHARD_ERR_CORRUPT, r->checkpoint->path,
+                             "its stages have %s layers, but the arguments say %lld in the %s "
+                             "stage",
+                             counts,
+                             (long long)(s->first != 0 && s->first != first ? s->first : s->last),
+                             s->first != 0 && s->first != first ? "first" : "last");
+    return RESHARD_OK;
+}
+
+/* Counts the layers of each stage, and numbers them through: those of all stages' first virtual
+ * stages come first. */
+static reshard_status count_layers(reading *r)
+{
+    const spread *s = &r->spread;
+    int64_t total = 0, count = s->pp * s->chunks;
+    reshard_status status = RESHARD_OK;
+    if (count > RANKS_MAX)
+        return rs_fail_about(RESHARD_ERR_CORRUPT, r->checkpoint->path,
+                             "the arguments tell of %lld virtual stages", (long long)count);
+    r->layers = rs_arena_allocate_array(&r->checkpoint->arena, (size_t)count, sizeof *r->layers);
+    if (r->layers == NULL)
+        return rs_allocation_status();
+    memset(r->layers, 0, (size_t)count * sizeof *r->layers);
+    for (r->stage = 0; status == RESHARD_OK && r->stage < s->pp; r->stage++)
+        status =
+            rs_torch_walk_file(r->checkpoint, (int32_t)(r->stage * s->tp), NULL, count_leaf, r);
+    for (int64_t i = 0; i < count; i++) {
+        r->layers[i].start = total;
+        total += r->layers[i].count;
     }
-    if (rs_is_digit(*rest))
-        rest = take_number(rest, &chunk);
-    if (rest == NULL || *rest != '.' || leaf->kind != RS_TORCH_TENSOR ||
-        ends_with(rest, "_extra_state") || chunk >= r->spread.chunks) {
-        r->left_out++;
-        return RESHARD_OK;
-    }
-    return add_tensor(r, leaf, rest + 1, chunk);
+    return status == RESHARD_OK ? check_stages(r, total) : status;
 }
 
 /* ---- all ------------------------------------------------------------------------------------- */
@@ -457,6 +425,8 @@ static reshard_status read_all(reading *r, const rs_opening *opening)
     reshard_status status = open_first(r, first);
     if (status == RESHARD_OK)
         status = open_ranks(r);
+    if (status == RESHARD_OK)
+        status = count_layers(r);
     int32_t count = checkpoint->file_count;
     for (int32_t i = 0; status == RESHARD_OK && i < count; i++) {
         r->file = i;

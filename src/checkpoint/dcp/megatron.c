@@ -130,7 +130,7 @@ static const struct {
 };
 #define NUMBER_COUNT (sizeof numbers / sizeof *numbers)
 #define LATENT_COUNT (sizeof latents / sizeof *latents)
-#define KEYS_MAX (NUMBER_COUNT + LATENT_COUNT + 3)
+#define KEYS_MAX (NUMBER_COUNT + LATENT_COUNT + 4)
 
 typedef struct learning {
     const rs_pickle_node *arguments; /* a dict */
@@ -178,6 +178,8 @@ static void learn_arguments(learning *l)
         add_number(l, "num_query_groups", "num_key_value_heads");
     if (rs_pickle_is(tied, RS_PICKLE_BOOL))
         l->keys[l->count++] = (rs_stored_key){"tie_word_embeddings", !tied->truth};
+    if (is_true(l, "attention_output_gate"))
+        l->keys[l->count++] = (rs_stored_key){"attn_output_gate", 1};
     add_dense(l);
 }
 

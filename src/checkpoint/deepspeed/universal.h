@@ -44,6 +44,9 @@ typedef struct rs_universal {
     rs_universal_file *files;
     int64_t alias_count;
     rs_universal_alias *aliases;
+    /* parameters of which the optimizer has a master copy, sorted */
+    rs_slice *masters;
+    size_t master_count;
     const rs_stored_value *param_groups, *ds_version; /* NULL: the source has none */
     const rs_pickle_node *step; /* of the first parameter; NULL: it is a tensor, or there is none */
     int64_t step_number;        /* of that tensor */
@@ -56,6 +59,8 @@ static inline const rs_universal *rs_universal_of(const rs_target *target)
 
 /* The name of a parameter of the target, as DeepSpeed has it: without the home. */
 rs_slice rs_universal_name(const rs_universal *universal, rs_slice name);
+/* Is the weight of this parameter the optimizer's copy, and the model's beside it? */
+bool rs_universal_has_master(const rs_universal *universal, rs_slice parameter);
 /* Is it a value of the model file, not of the optimizer? */
 bool rs_universal_is_global(const rs_stored_value *value);
 /* Writes the pickle of a file (universal_pickles.c). */

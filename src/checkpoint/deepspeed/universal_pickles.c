@@ -120,7 +120,8 @@ static void write_buffer_names(rs_pickle_writer *writer, const rs_target *target
         const rs_target_entry *entry = &target->entries[placed->entry_first + i];
         rs_slice name = target->tensors[entry->tensor].name;
         rs_slice inner = rs_universal_name(universal, name);
-        if (universal->home.count == 0 || inner.bytes != name.bytes)
+        bool is_inner = universal->home.count == 0 || inner.bytes != name.bytes;
+        if (is_inner && !rs_universal_has_master(universal, inner))
             rs_pickle_write_text(writer, inner);
     }
     rs_pickle_write_list_end(writer);

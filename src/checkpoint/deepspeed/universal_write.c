@@ -4,18 +4,22 @@
  * parameter, and one file for each. Weights and moments become F32, as the loaders want them.
  *
  * Any source will do. States are found by their names, as everywhere (select/parameter.h). What is
- * no parameter (a buffer, numbers that are not floating-point) goes into the model file.
+ * no parameter (a buffer, numbers that are not floating-point) goes into the model file. So do
+ * 16-bit weights of which the optimizer has a master copy, as Megatron's has (param, fp32_param):
+ * that copy is the weight then.
  */
 #include "checkpoint/deepspeed/universal_write.h"
 #include "checkpoint/deepspeed/universal.h"
 
 #include "base/context.h"
 #include "base/dtype.h"
+#include "base/sort.h"
 #include "checkpoint/torch/torch_save.h"
 #include "checkpoint/torch/torch_write.h"
 #include "kernel/cast.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define COMPONENT_BYTES_MAX 255
@@ -98,22 +102,82 @@ static const char *find_home(const rs_laying *laying)
     return "";
 }
 
+/* The name of a state, behind that of its parameter (".exp_avg") or, as Megatron has it, in front
+ * of it ("optimizer.state.exp_avg."). */
+static rs_slice name_state(rs_slice front, rs_slice back)
+{
+    if (back.count != 0)
+        return (rs_slice){back.bytes + 1, back.count - 1};
+    size_t end = front.count - (front.count != 0), begin = end;
+    while (begin > 0 && front.bytes[begin - 1] != '.')
+        begin--;
+    rs_slice state = {front.bytes + begin, end - begin};
+    bool is_master = rs_slice_equals(state, "param") || rs_slice_equals(state, "fp32_param");
+    return is_master ? rs_slice_of("fp32") : state;
+}
+
+static bool find_followed(const rs_selected *item, rs_slice *out_parameter, rs_slice *out_state)
+{
+    const rs_followed *followed = item->followed;
+    if (followed == NULL || !followed->follows)
+        return false;
+    rs_slice front = followed->front, back = followed->back;
+    *out_parameter =
+        (rs_slice){item->name.bytes + front.count, item->name.count - front.count - back.count};
+    *out_state = name_state(front, back);
+    return true;
+}
+
+/* Lists the parameters of which the optimizer has a master copy. */
+static reshard_status find_masters(writing *w)
+{
+    const rs_selection *selection = &w->laying->cuts->selection;
+    rs_universal *universal = w->universal;
+    rs_slice *masters =
+        rs_arena_allocate_array(&w->target->arena, (size_t)selection->count, sizeof *masters);
+    size_t count = 0;
+    if (masters == NULL)
+        return rs_allocation_status();
+    for (int64_t i = 0; i < selection->count; i++) {
+        rs_slice parameter, state;
+        if (find_followed(&selection->items[i], &parameter, &state) &&
+            rs_slice_equals(state, "fp32"))
+            masters[count++] = parameter;
+    }
+    rs_sort(masters, count, sizeof *masters, rs_compare_slices);
+    for (size_t i = 1; i < count; i++) {
+        if (rs_slice_compare(masters[i - 1], masters[i]) == 0)
+            return rs_fail(RESHARD_ERR_INVALID,
+                           "two states of the optimizer are master copies of \"%.*s\"",
+                           rs_slice_shown(masters[i]), masters[i].bytes);
+    }
+    universal->masters = masters;
+    universal->master_count = count;
+    return count == 0 ? RESHARD_OK
+                      : rs_target_say(w->target,
+                                      "%lld weights are the optimizer's own, in f32; the model's "
+                                      "are beside them, in the model file",
+                                      (long long)count);
+}
+
+bool rs_universal_has_master(const rs_universal *universal, rs_slice parameter)
+{
+    return universal->master_count != 0 &&
+           bsearch(&parameter, universal->masters, universal->master_count, sizeof parameter,
+                   rs_compare_slices) != NULL;
+}
+
 /* The parameter and state of a selected tensor. False: it belongs into the model file. */
 static bool find_state(const writing *w, const rs_selected *item, rs_slice *out_parameter,
                        rs_slice *out_state)
 {
     const rs_followed *followed = item->followed;
-    if (followed != NULL && followed->follows) {
-        rs_slice front = followed->front, back = followed->back;
-        *out_parameter =
-            (rs_slice){item->name.bytes + front.count, item->name.count - front.count - back.count};
-        *out_state = (rs_slice){back.bytes + 1, back.count - 1};
+    if (find_followed(item, out_parameter, out_state))
         return true;
-    }
     rs_slice name = rs_universal_name(w->universal, item->name);
     bool is_inner = w->universal->home.count == 0 || name.bytes != item->name.bytes;
     if (followed != NULL || !is_inner || item->stored->is_fixed ||
-        !rs_dtype_is_float(item->stored->dtype))
+        !rs_dtype_is_float(item->stored->dtype) || rs_universal_has_master(w->universal, name))
         return false;
     *out_parameter = name;
     *out_state = rs_slice_of("fp32");
@@ -217,7 +281,8 @@ static reshard_status add_tensor(writing *w, const rs_selected *item)
         if (status != RESHARD_OK)
             return status;
     }
-    w->moments += is_state && item->followed != NULL && !is_scalar;
+    w->moments +=
+        is_state && item->followed != NULL && !is_scalar && !rs_slice_equals(file.state, "fp32");
     /* An alias of a parameter is only a name. */
     if (is_state && item->followed == NULL && target->owners[target->tensor_count] >= 0) {
         status = add_alias(w, item);
@@ -267,6 +332,18 @@ static reshard_status add_steps(writing *w)
     return status;
 }
 
+/* Moments without a step would be corrected as if they were new. */
+static reshard_status note_step(writing *w)
+{
+    bool has_step = false;
+    for (int64_t i = 0; !has_step && i < w->file_count; i++)
+        has_step = w->files[i].kind == RS_UNIVERSAL_STEP;
+    return has_step || w->moments == 0
+               ? RESHARD_OK
+               : rs_target_say(w->target, "no tensor or value says how many steps the optimizer has "
+                                          "made, so the universal checkpoint says 0");
+}
+
 /* Moments of zeros for a source that has none, if the user wants them. */
 static reshard_status add_moments(writing *w)
 {
@@ -313,12 +390,16 @@ static reshard_status list_files(writing *w)
                                               RS_UNIVERSAL_OPTIMIZER};
     const rs_selection *selection = &w->laying->cuts->selection;
     reshard_status status = rs_target_find_tied(w->laying);
+    if (status == RESHARD_OK)
+        status = find_masters(w);
     for (size_t i = 0; status == RESHARD_OK && i < sizeof kinds / sizeof *kinds; i++)
         status = add_file(w, &(rs_universal_file){.kind = kinds[i], .tensor = -1});
     for (int64_t i = 0; status == RESHARD_OK && i < selection->count; i++)
         status = add_tensor(w, &selection->items[i]);
     if (status == RESHARD_OK)
         status = add_steps(w);
+    if (status == RESHARD_OK)
+        status = note_step(w);
     if (status == RESHARD_OK)
         status = add_moments(w);
     if (status == RESHARD_OK && w->file_count > INT32_MAX / 2)

@@ -86,6 +86,10 @@ typedef struct rs_zero_reading {
     int64_t local_count, local_capacity;
     rs_zero_local *locals;
     const rs_pickle_node *info; /* universal_checkpoint_info; NULL: there is none */
+    const rs_opening *opening;
+    /* What takes its place: the rules of the model's family, with and without padding. NULL: not
+     * needed. */
+    struct rs_rulebook *padded, *plain;
     rs_torch_common common;
     rs_occurrences others; /* tensors that are neither of the model nor of its optimizer */
 } rs_zero_reading;
@@ -122,13 +126,31 @@ const rs_zero_parameter *rs_zero_find(const rs_zero_part *part, rs_slice told);
  * name has none. */
 int64_t rs_zero_find_expert(rs_slice name, size_t *out_at, size_t *out_digits);
 
+/* The dict that a file holds, whose pickle is open (zero_shapes.c). */
+const rs_pickle_node *rs_zero_root(const rs_zero_reading *r, int32_t file);
+/* A parameter's name as users see it: without "module." if all names begin with it. */
+rs_slice rs_zero_strip(const rs_zero_part *part, rs_slice told);
+/* Reads the name and shape of a parameter. */
+reshard_status rs_zero_read_parameter(rs_zero_reading *r, int32_t file, const rs_pickle_node *key,
+                                      const rs_pickle_node *shape,
+                                      rs_zero_parameter *out_parameter);
+/* What a part has under the name of a parameter, other than 16-bit weights; NULL: nothing
+ * (zero_frozen.c). */
+const rs_zero_local *rs_zero_find_local(const rs_zero_reading *r, int32_t mp, rs_slice name);
+
 /* ---- the steps of reading -------------------------------------------------------------------- */
 
-/* Reads the shapes of a part's parameters from its model file (zero_model.c). */
+/* Reads the shapes of a part's parameters from its model file (zero_shapes.c). */
 reshard_status rs_zero_read_shapes(rs_zero_reading *r, rs_zero_part *part, int32_t file);
 /* Adds what the part's model files hold themselves: buffers, frozen parameters, 16-bit weights,
  * values. Comes after the trained parameters (zero_model.c). */
 reshard_status rs_zero_read_model(rs_zero_reading *r, rs_zero_part *part, int32_t file);
+/* Adds the frozen parameters of which ranks have parts (zero_frozen.c). */
+reshard_status rs_zero_read_frozen(rs_zero_reading *r, const rs_zero_part *part, int32_t file);
+/* Stages 1 and 2: whatever is listed as frozen has to be somewhere. held: by name, what the model
+ * file has of frozen parameters (zero_frozen.c). */
+reshard_status rs_zero_check_frozen(const rs_zero_reading *r, const rs_zero_part *part,
+                                    int32_t file, const rs_pickle_index *held);
 /* Adds the 16-bit weights of a layer of a pipeline, or of an expert (zero_model.c). */
 reshard_status rs_zero_read_plain(rs_zero_reading *r, const rs_ds_file *named, int32_t file);
 /* Adds the aliases of shared parameters; comes last (zero_model.c). */

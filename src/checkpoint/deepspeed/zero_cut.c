@@ -7,6 +7,7 @@
  */
 #include "checkpoint/deepspeed/zero_cut.h"
 #include "checkpoint/deepspeed/zero_pattern.h"
+#include "checkpoint/deepspeed/zero_rules.h"
 
 #include "base/checked.h"
 #include "base/context.h"
@@ -360,6 +361,87 @@ static reshard_status join_cut(rs_zero_reading *r, const rs_zero_local *locals, 
     return status == RESHARD_OK ? rs_store_check(r->checkpoint, tensor) : status;
 }
 
+/* ---- by rules -------------------------------------------------------------------------------- */
+
+/* Adds a rank's part: each piece of its shard is a range of rows. */
+static reshard_status add_shard(rs_arena *arena, const rs_stored_tensor *part,
+                                const reshard_shard *shard, int32_t dim, rs_stored_tensor *tensor)
+{
+    reshard_status status = RESHARD_OK;
+    for (int64_t i = 0; i < shard->piece_count; i++) {
+        const reshard_piece *piece = &shard->pieces[i];
+        int64_t from = piece->at / piece->strides[dim];
+        segment s = {from, from + piece->box.size[dim], piece->box.offset[dim]};
+        for (int64_t j = 0; status == RESHARD_OK && j < part->piece_count; j++) {
+            bool kept = false;
+            status = place_piece(arena, part, &part->pieces[j], dim, &s,
+                                 &tensor->pieces[tensor->piece_count], &kept);
+            tensor->piece_count += kept;
+        }
+    }
+    return status;
+}
+
+static reshard_status add_shards(rs_arena *arena, const rs_zero_local *locals,
+                                 const reshard_shards *shards, int32_t dim,
+                                 rs_stored_tensor *tensor)
+{
+    int64_t room = 0;
+    reshard_status status = RESHARD_OK;
+    for (int64_t i = 0; i < shards->count; i++)
+        room = rs_add_up(room, rs_multiply_up(locals[shards->items[i].rank].tensor.piece_count,
+                                              shards->items[i].piece_count));
+    tensor->pieces = rs_arena_allocate_array(arena, (size_t)room, sizeof(rs_stored_piece));
+    if (tensor->pieces == NULL)
+        return rs_allocation_status();
+    for (int64_t i = 0; status == RESHARD_OK && i < shards->count; i++)
+        status =
+            add_shard(arena, &locals[shards->items[i].rank].tensor, &shards->items[i], dim, tensor);
+    return status;
+}
+
+static reshard_status join_by_layout(rs_zero_reading *r, const rs_zero_local *locals,
+                                     const rs_rule_result *result, int32_t dim,
+                                     rs_stored_tensor *tensor)
+{
+    const rs_stored_tensor first = *tensor;
+    rs_arena *arena = &r->checkpoint->arena;
+    reshard_shards *shards = NULL;
+    const int64_t *shape =
+        rs_arena_copy(arena, result->shape, (size_t)result->ndim, sizeof(int64_t));
+    if (shape == NULL)
+        return rs_allocation_status();
+    reshard_status status =
+        rs_store_describe(tensor, arena, first.name, first.dtype, first.ndim, shape);
+    tensor->step = first.step;
+    tensor->is_aside = first.is_aside;
+    tensor->is_fixed = first.is_fixed;
+    if (status == RESHARD_OK)
+        status = reshard_layout_all_shards(result->layout, &shards);
+    if (status == RESHARD_OK)
+        status = add_shards(arena, locals, shards, dim, tensor);
+    if (status == RESHARD_OK)
+        status = rs_store_separate_copies(r->checkpoint, tensor);
+    reshard_shards_destroy(shards);
+    return status == RESHARD_OK ? rs_store_check(r->checkpoint, tensor) : status;
+}
+
+static reshard_status join_by_rules(rs_zero_reading *r, const rs_zero_local *locals, int64_t count,
+                                    rs_stored_tensor *tensor)
+{
+    rs_rule_result result = {0};
+    int32_t dim = -1;
+    if (tensor->ndim == 0 || tensor->bytes == 0)
+        return join_replicas(r, locals, count, tensor);
+    reshard_status status = rs_zero_rules_find(r, locals, &result, &dim);
+    if (status != RESHARD_OK)
+        return status;
+    status = dim < 0 ? join_replicas(r, locals, count, tensor)
+                     : join_by_layout(r, locals, &result, dim, tensor);
+    rs_rule_result_release(&result);
+    return status;
+}
+
 reshard_status rs_zero_cut_join(rs_zero_reading *r, const rs_zero_local *locals, int64_t count,
                                 rs_stored_tensor *tensor)
 {
@@ -374,15 +456,11 @@ reshard_status rs_zero_cut_join(rs_zero_reading *r, const rs_zero_local *locals,
             status = rs_fail(RESHARD_ERR_GAP, "tensor parallel rank %lld has no part of it",
                              (long long)i);
     }
-    if (status == RESHARD_OK && r->info == NULL)
-        status =
-            rs_fail(RESHARD_ERR_UNSUPPORTED,
-                    "%d tensor parallel ranks hold parts of it, and no file says how it is cut "
-                    "(universal_checkpoint_info)",
-                    (int)tp);
-    if (status == RESHARD_OK)
+    if (status == RESHARD_OK && r->info != NULL)
         status = find_cut(r->info, name, &c);
-    if (status == RESHARD_OK)
+    if (status == RESHARD_OK && r->info == NULL)
+        status = join_by_rules(r, locals, count, tensor);
+    else if (status == RESHARD_OK)
         status = c.is_replicated || tensor->ndim == 0 ? join_replicas(r, locals, count, tensor)
                                                       : join_cut(r, locals, count, &c, tensor);
     return status == RESHARD_OK ? RESHARD_OK : rs_fail_within_tensor(status, tensor->name);

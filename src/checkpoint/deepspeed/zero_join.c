@@ -6,6 +6,7 @@
  */
 #include "checkpoint/deepspeed/zero.h"
 #include "checkpoint/deepspeed/zero_cut.h"
+#include "checkpoint/deepspeed/zero_rules.h"
 
 #include "base/context.h"
 #include "base/sort.h"
@@ -74,6 +75,8 @@ reshard_status rs_zero_join(rs_zero_reading *r)
     int64_t repeated = 0;
     for (int64_t i = 0; status == RESHARD_OK && i < r->others.count; i++)
         status = rs_zero_add_other(r, &r->others.items[i]);
+    if (status == RESHARD_OK && r->files.tp_count > 1 && r->info == NULL)
+        status = rs_zero_rules_init(r);
     if (status != RESHARD_OK)
         return status;
     rs_sort(r->locals, (size_t)r->local_count, sizeof *r->locals, compare_locals);

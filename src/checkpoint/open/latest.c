@@ -16,6 +16,14 @@
 static const char *const pointers[] = {"latest", "latest_universal",
                                        "latest_checkpointed_iteration.txt"};
 
+bool rs_latest_is_pointer(const char *name)
+{
+    bool is = false;
+    for (size_t i = 0; !is && i < sizeof pointers / sizeof *pointers; i++)
+        is = strcmp(name, pointers[i]) == 0;
+    return is;
+}
+
 /* NULL if there is none. A folder, or a link to one, is no pointer: users can give it as it is. */
 static const char *find_pointer(const reshard_checkpoint *checkpoint, const rs_opening *opening)
 {

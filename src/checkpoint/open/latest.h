@@ -16,5 +16,7 @@ bool rs_latest_is_named(const reshard_checkpoint *checkpoint, const rs_opening *
  * with slashes and links that leave the folder are refused. Errors: INVALID, NOT_FOUND, RANGE, IO;
  * the checkpoint is then as it was. */
 reshard_status rs_latest_follow(reshard_checkpoint *checkpoint, const rs_opening *opening);
+/* Is this the name of such a file? It means nothing in another folder. */
+bool rs_latest_is_pointer(const char *name);
 
 #endif

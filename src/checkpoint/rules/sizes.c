@@ -96,6 +96,39 @@ static reshard_status compare_tensor(const comparing *c, const rs_rules *rules,
     return status;
 }
 
+static reshard_status tell_dim(const rs_rule_finding *found, int32_t dim, rs_slice number,
+                               bool is_least, rs_size_told *told)
+{
+    rs_number_scope scope = rs_rule_scope(found, found->rule, found->spans);
+    rs_cursor cursor = {number.bytes, number.bytes + number.count};
+    int64_t size = 0;
+    dim = dim < 0 ? dim + found->ndim : dim;
+    if (dim < 0 || dim >= found->ndim || number.count == 0)
+        return RESHARD_OK;
+    reshard_status status = rs_number_read(&scope, &cursor, &size);
+    if (status == RESHARD_OK)
+        told[dim] = (rs_size_told){.is_known = true, .is_least = is_least, .size = size};
+    return is_lack_of_memory(status) ? status : RESHARD_OK;
+}
+
+reshard_status rs_sizes_tell(const rs_rules *rules, reshard_mesh *mesh, const rs_rules_keys *keys,
+                             rs_slice name, int32_t ndim, rs_size_told out_told[RESHARD_NDIM_MAX])
+{
+    rs_rule_finding found =
+        rs_rule_finding_of(rules, mesh, keys, name.bytes, name.count, ndim, NULL);
+    reshard_status status = rs_rule_match(&found);
+    memset(out_told, 0, RESHARD_NDIM_MAX * sizeof *out_told);
+    if (status != RESHARD_OK)
+        return is_lack_of_memory(status) ? status : RESHARD_OK;
+    for (int32_t i = 0; status == RESHARD_OK && i < found.rule->pad_count; i++)
+        status = tell_dim(&found, found.rule->pads[i].dim, found.rule->pads[i].true_size, true,
+                          out_told);
+    for (int32_t i = 0; status == RESHARD_OK && i < found.rule->size_count; i++)
+        status = tell_dim(&found, found.rule->sizes[i].dim, found.rule->sizes[i].number, false,
+                          out_told);
+    return status;
+}
+
 static const char *tensor_name(void *user, int64_t index, size_t *out_bytes)
 {
     const reshard_checkpoint *checkpoint = user;

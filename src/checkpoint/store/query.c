@@ -77,7 +77,8 @@ reshard_status reshard_checkpoint_tensor(const reshard_checkpoint *checkpoint, i
                                   .opaque = tensor->opaque,
                                   .piece_count = count_pieces(tensor),
                                   .copy_count = tensor->copy_count,
-                                  .stored_bytes = tensor->bytes};
+                                  .stored_bytes = tensor->bytes,
+                                  .is_aside = tensor->is_aside};
     if (tensor->block_type != NULL) {
         const rs_block_type *type = tensor->block_type;
         made.stored_as = type->name;
