@@ -11,6 +11,7 @@
 #include "kernel/float.h"
 #include "kernel/kernels.h"
 
+#include <float.h>
 #include <stddef.h>
 
 static inline float read_f16(const uint8_t *at)
@@ -240,6 +241,60 @@ RS_INLINE void decode_iq4_xs(const uint8_t *block, float *values)
     }
 }
 
+/* ---- encoding -------------------------------------------------------------------------------- */
+
+#define INFINITE_BITS 0x7f800000u
+#define F16_INFINITE_BITS 0x7c00u
+
+/* Rounds halves away from zero, as roundf does, in steps that compilers turn into vectors. What is
+ * left of a truncated number is exact. */
+RS_INLINE int round_away(float number)
+{
+    int whole = (int)number;
+    float left = number - (float)whole;
+    return whole + (left >= 0.5f) - (left <= -0.5f);
+}
+
+/* The largest value gets the code 127. Codes are computed with the scale as f32, although f16 is
+ * stored, and with its reciprocal, as ggml does. */
+RS_INLINE bool encode_q8_0(const float *values, uint8_t *block)
+{
+    uint32_t most = 0; /* of the bits without the sign, which are ordered like the magnitudes */
+    for (int i = 0; i < 32; i++) {
+        uint32_t bits;
+        memcpy(&bits, &values[i], sizeof bits);
+        bits &= 0x7fffffffu;
+        most = bits > most ? bits : most;
+    }
+    float largest;
+    memcpy(&largest, &most, sizeof largest);
+    float d = largest / 127.0f, factor = d != 0 ? 1.0f / d : 0.0f;
+    uint16_t scale = rs_f32_to_f16(d);
+    if (most >= INFINITE_BITS || scale >= F16_INFINITE_BITS)
+        return false;
+    if (factor > FLT_MAX)
+        factor = 0; /* of a scale that f16 rounds to 0 anyway */
+    block[0] = (uint8_t)(scale & 255);
+    block[1] = (uint8_t)(scale >> 8);
+    for (int i = 0; i < 32; i++)
+        block[2 + i] = (uint8_t)round_away(values[i] * factor);
+    return true;
+}
+
+#define DEFINE_ENCODE(attribute, suffix)                                                      \
+    attribute static int64_t encode##suffix(const float *values, int64_t count, uint8_t *out) \
+    {                                                                                         \
+        for (int64_t i = 0; i < count; i++) {                                                 \
+            if (!encode_q8_0(values + 32 * i, out + 34 * i))                                  \
+                return i;                                                                     \
+        }                                                                                     \
+        return -1;                                                                            \
+    }
+DEFINE_ENCODE(, _plain)
+#if RS_X86
+DEFINE_ENCODE(RS_AVX2, _avx2)
+#endif
+
 /* ---- all types ------------------------------------------------------------------------------- */
 
 /* The types that can be decoded: ggml's number, name, function, and elements and bytes of a
@@ -271,19 +326,20 @@ RS_INLINE void decode_iq4_xs(const uint8_t *block, float *values)
 TYPES(DEFINE_PLAIN)
 
 #define PLAIN_ROW(number, name, word, elements, bytes) \
-    [number] = {name, elements, bytes, word##_plain},
+    [number] = {name, elements, bytes, word##_plain,   \
+                (number) == RS_BLOCK_Q8_0 ? encode_plain : NULL},
 
 #define NUMBER_COUNT 43
 
 /* These are known by name and size: other tensors of their file can be read. */
-#define OTHER_ROWS                                                       \
-    [9] = {"Q8_1", 32, 36, NULL}, [15] = {"Q8_K", 256, 292, NULL},       \
-    [16] = {"IQ2_XXS", 256, 66, NULL}, [17] = {"IQ2_XS", 256, 74, NULL}, \
-    [18] = {"IQ3_XXS", 256, 98, NULL}, [19] = {"IQ1_S", 256, 50, NULL},  \
-    [21] = {"IQ3_S", 256, 110, NULL}, [22] = {"IQ2_S", 256, 82, NULL},   \
-    [29] = {"IQ1_M", 256, 56, NULL}, [34] = {"TQ1_0", 256, 54, NULL},    \
-    [35] = {"TQ2_0", 256, 66, NULL}, [41] = {"Q1_0", 128, 18, NULL},     \
-    [42] = {"Q2_0", 64, 18, NULL},
+#define OTHER_ROWS                                                                   \
+    [9] = {"Q8_1", 32, 36, NULL, NULL}, [15] = {"Q8_K", 256, 292, NULL, NULL},       \
+    [16] = {"IQ2_XXS", 256, 66, NULL, NULL}, [17] = {"IQ2_XS", 256, 74, NULL, NULL}, \
+    [18] = {"IQ3_XXS", 256, 98, NULL, NULL}, [19] = {"IQ1_S", 256, 50, NULL, NULL},  \
+    [21] = {"IQ3_S", 256, 110, NULL, NULL}, [22] = {"IQ2_S", 256, 82, NULL, NULL},   \
+    [29] = {"IQ1_M", 256, 56, NULL, NULL}, [34] = {"TQ1_0", 256, 54, NULL, NULL},    \
+    [35] = {"TQ2_0", 256, 66, NULL, NULL}, [41] = {"Q1_0", 128, 18, NULL, NULL},     \
+    [42] = {"Q2_0", 64, 18, NULL, NULL},
 
 static const rs_block_type plain_types[NUMBER_COUNT] = {TYPES(PLAIN_ROW) OTHER_ROWS};
 
@@ -292,7 +348,7 @@ static const rs_block_type plain_types[NUMBER_COUNT] = {TYPES(PLAIN_ROW) OTHER_R
     DEFINE_LOOP(RS_AVX2, _avx2, word, elements, bytes)
 TYPES(DEFINE_AVX2)
 #define AVX2_ROW(number, name, word, elements, bytes) \
-    [number] = {name, elements, bytes, word##_avx2},
+    [number] = {name, elements, bytes, word##_avx2, (number) == RS_BLOCK_Q8_0 ? encode_avx2 : NULL},
 static const rs_block_type avx2_types[NUMBER_COUNT] = {TYPES(AVX2_ROW) OTHER_ROWS};
 #endif
 

@@ -429,7 +429,8 @@ static reshard_status make_mapped(rs_target *target, const reshard_checkpoint *s
                                    .source = source,
                                    .item_count = mapped->selection.count,
                                    .items = mapped->selection.items,
-                                   .result = choice->result};
+                                   .result = choice->result,
+                                   .keeps_blocks = target->format->follow != NULL};
     making m = {.mapping = &mapping};
     m.seen = rs_arena_allocate_array(&target->arena, (size_t)read, sizeof *m.seen);
     if (m.seen == NULL)
@@ -518,7 +519,7 @@ reshard_status rs_mapped_create(rs_target *target, const reshard_checkpoint *sou
                      options->include_count != 0 || options->only != NULL;
     if (status == RESHARD_OK)
         status = leave_states(target, source, takes_all, &mapped->selection);
-    if (status == RESHARD_OK)
+    if (status == RESHARD_OK && target->format->follow == NULL)
         status = rs_selection_check_blocks(&mapped->selection, options);
     if (status == RESHARD_OK)
         status = create(target, source, options, naming, config, mapped, &is_made);

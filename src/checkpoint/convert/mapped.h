@@ -97,6 +97,7 @@ typedef struct rs_map_making {
     int64_t item_count;
     const rs_selected *items; /* the tensors that the map was resolved on */
     const reshard_map_result *result;
+    bool keeps_blocks; /* a tensor that is only renamed may be written in its blocks */
 } rs_map_making;
 
 /* Makes a tensor. *out_is_same: it is a tensor of the source as it is, under its name. */

@@ -264,6 +264,21 @@ static void fill_box(const rs_stored_tensor *tensor, const int64_t *size, char *
     }
 }
 
+/* Copies a box of a tensor that is held in memory. */
+static void copy_box(const rs_stored_tensor *tensor, const int64_t *offset, const int64_t *size,
+                     char *memory)
+{
+    int64_t from[RESHARD_NDIM_MAX], to[RESHARD_NDIM_MAX], at = 0;
+    int32_t ndim = tensor->carried_ndim;
+    rs_copy copy;
+    rs_dense_strides(ndim, tensor->carried_shape, from);
+    rs_dense_strides(ndim, size, to);
+    for (int32_t d = 0; d < ndim; d++)
+        at += offset[d] * from[d];
+    rs_copy_prepare(&copy, tensor->element_bytes, ndim, size, from, to);
+    rs_copy_run(&copy, (const char *)tensor->formula->held + at * tensor->element_bytes, memory);
+}
+
 /* ---- all kinds ------------------------------------------------------------------------------- */
 
 reshard_status rs_formula_read(const rs_stored_tensor *tensor, const int64_t *offset,
@@ -275,6 +290,12 @@ reshard_status rs_formula_read(const rs_stored_tensor *tensor, const int64_t *of
         fill_box(tensor, size, memory);
         return RESHARD_OK;
     }
+    if (tensor->formula->held != NULL) {
+        copy_box(tensor, offset, size, memory);
+        return RESHARD_OK;
+    }
+    if (tensor->formula->values != NULL)
+        return rs_formula_encode(tensor, offset, size, memory, scratch, scratch_bytes, tally);
     if (tensor->formula->links != NULL)
         return read_box_linked(tensor, offset, size, memory, scratch, scratch_bytes, tally);
     return tensor->formula->is_mxfp4

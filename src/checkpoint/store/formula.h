@@ -11,6 +11,9 @@
  *  linked:  links of a map (reshard/plan.h) from stored tensors of one dtype fill it, each element
  *          once. It has that dtype, unless `added` is not 0: then it may have a wider one.
  *  constant: every element is the same.
+ *  held:    all its bytes are in memory; they are few.
+ *  encoded: values of another tensor, held by files or one of the kinds above, in blocks of a
+ *          quantised type. Its elements are bytes, and its last dim is a block.
  */
 #ifndef RS_CHECKPOINT_STORE_FORMULA_H
 #define RS_CHECKPOINT_STORE_FORMULA_H
@@ -39,6 +42,10 @@ typedef struct rs_formula {
     const rs_formula_link *links;
     double added;         /* linked only: what is added to each element */
     const void *constant; /* constant only: one element; else NULL */
+    const void *held;     /* held only; else NULL */
+    /* encoded only; else NULL */
+    const rs_stored_tensor *values;
+    const struct rs_block_type *encoding;
 } rs_formula;
 
 static inline bool rs_formula_is_quantised(const rs_stored_tensor *tensor)
@@ -52,6 +59,13 @@ void rs_formula_link_sort(reshard_link_axis *axes, int32_t count, int32_t *out_i
 reshard_status rs_formula_read_links(const rs_stored_tensor *tensor, const int64_t *offset,
                                      const int64_t *size, char *memory, char *scratch,
                                      size_t scratch_bytes);
+
+/* Computes a box of an encoded tensor, of whole blocks. scratch: as rs_formula_read. Errors: RANGE,
+ * naming the tensor and a value that the type cannot hold. */
+struct rs_formula_tally;
+reshard_status rs_formula_encode(const rs_stored_tensor *tensor, const int64_t *offset,
+                                 const int64_t *size, char *memory, char *scratch,
+                                 size_t scratch_bytes, struct rs_formula_tally *tally);
 
 #define RS_FORMULA_SCRATCH_MIN ((size_t)64 << 10)
 
