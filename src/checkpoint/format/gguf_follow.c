@@ -265,11 +265,16 @@ static reshard_status widen_sum(following *f, rs_selected *item)
     bool is_sum = stored->formula != NULL && stored->formula->added != 0;
     if (!is_sum || stored->element_bytes >= (int8_t)sizeof(float))
         return RESHARD_OK;
-    rs_stored_tensor *made = rs_arena_copy(f->arena, stored, 1, sizeof *stored);
+    rs_stored_tensor *made = rs_arena_allocate(f->arena, sizeof *made);
     if (made == NULL)
         return rs_allocation_status();
+    reshard_status status = rs_store_describe(made, f->arena, stored->name, RESHARD_F32,
+                                              stored->ndim, stored->shape);
+    made->formula = stored->formula;
+    made->pieces = stored->pieces;
+    made->piece_count = stored->piece_count;
     item->stored = made;
-    return rs_store_describe(made, f->arena, made->name, RESHARD_F32, made->ndim, made->shape);
+    return status;
 }
 
 static reshard_status make_tensor(following *f, uint32_t type, rs_selected *item)
