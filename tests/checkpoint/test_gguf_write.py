@@ -172,8 +172,8 @@ class GgufWriteTest(support.CommandTest):
         self.write_hf({other: (shape, x) for other, shape, x in model.values()}, {})
         self.read_text("convert", self.at("hf"), self.at("out.gguf"), "--format", "gguf", "--like", self.at("base.gguf"), "--dtype", "q8_0")
         tensors = self.read_json("inspect", self.at("out.gguf"), "--all")["tensors"]
-        self.assertEqual({one["name"]: one.get("type", one["dtype"]) for one in tensors},
-                         {other: "Q8_0" if key == "d" else "f32" for key, (other, _, _) in model.items()})
+        self.assertEqual({one["name"]: one.get("stored_as", one["dtype"]) for one in tensors},
+                         {other: "Q8_0" if key == "d" else "F32" for key, (other, _, _) in model.items()})
         self.assertEqual(len(base), 4)
 
     def test_sources_of_several_files(self):
