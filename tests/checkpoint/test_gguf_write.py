@@ -156,14 +156,12 @@ class GgufWriteTest(support.CommandTest):
         model = self.qwen2()
         self.write_hf({n: (shape, x) for n, (_, shape, x) in model.items()}, self.CONFIG)
         for alignment in (32, 64):
-            values = self.VALUES
             base = self.base(model, self.typed("F16"), alignment=alignment)
             for dtype, name, number in (("f32", "F32", 0), ("f16", "F16", 1), ("bf16", "BF16", 32), ("q8_0", "Q8_0", 7), (None, "F16", 1)):
                 with self.subTest(f"{alignment} {dtype}"):
                     self.convert("--verify", *(["--dtype", dtype] if dtype else []))
                     self.assertEqual(self.read("out.gguf"), self.expected(model, base, self.typed(name), number, alignment=alignment))
                     os.unlink(self.at("out.gguf"))
-            self.assertEqual(values, self.VALUES)
 
     def test_routers_and_biases_stay_f32(self):
         model = {"a": ("blk.0.ffn_gate_inp.weight", [3, WIDE], self.numbers(3 * WIDE)), "b": ("blk.0.ffn_gate_exps.bias", [3, WIDE], self.numbers(3 * WIDE)),
@@ -306,8 +304,60 @@ class GgufWriteTest(support.CommandTest):
         self.convert(base="parts-00002-of-00002.gguf")
         self.assertEqual(self.read("out.gguf"), self.expected(model, base, self.typed("F16"), 1))
 
-    def test_last_step_of_an_interrupted_run(self):
-        """The file has its name, and the journal is still there: a second run removes it."""
+    def test_written_in_parts(self):
+        model = self.qwen2()
+        self.write_hf({n: (shape, x) for n, (_, shape, x) in model.items()}, self.CONFIG)
+        for alignment in (32, 64):
+            base = self.base(model, self.typed("Q8_0"), alignment=alignment)
+            whole = self.expected(model, base, self.typed("Q8_0"), 1, alignment=alignment)
+            self.convert("--verify", "--max-shard-size", "10K", target="parts")
+            by_name = {other: numbers for other, _, numbers in model.values()}
+            parts, room = [], 0
+            for name, type_name, shape, data in base:
+                size = len(gguf.pad(data, alignment))
+                if not parts or room + size > 10 << 10:
+                    parts.append([])
+                    room = 0
+                room += size
+                parts[-1].append((name, type_name, shape, pack(type_name, by_name[name])))
+            self.assertGreater(len(parts), 2)
+            self.assertEqual(sorted(os.listdir(self.at("parts"))), [f"model-{i + 1:05}-of-{len(parts):05}.gguf" for i in range(len(parts))])
+            aligned = [("general.alignment", gguf.U32, alignment)] if alignment != 32 else []
+            for i, part in enumerate(parts):
+                values = (self.VALUES + aligned if i == 0 else aligned) + [("split.no", gguf.U16, i), ("split.count", gguf.U16, len(parts)),
+                                                                           ("split.tensors.count", gguf.I32, len(base))]
+                wanted = gguf.make(values, part, alignment=32) if alignment == 32 else self.with_alignment(values, part, alignment)
+                self.assertEqual(self.read(f"parts/model-{i + 1:05}-of-{len(parts):05}.gguf"), wanted)
+            self.convert("--max-shard-size", "1G")
+            self.assertEqual(self.read("out.gguf"), whole)
+            self.read_text("verify", self.at("parts"), self.at("out.gguf"))
+            shutil.rmtree(self.at("parts"))
+            os.unlink(self.at("out.gguf"))
+
+    @staticmethod
+    def with_alignment(values, tensors, alignment):
+        """gguf_files.make puts the key last; here it has its place already."""
+        head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(values)) + b"".join(gguf.value(*one) for one in values)
+        data = b""
+        for name, type_name, shape, content in tensors:
+            head += gguf.tensor_info(name, gguf.TYPES[type_name][0], shape, len(data))
+            data = gguf.pad(data + content, alignment)
+        return gguf.pad(head, alignment) + data
+
+    def test_many_key_values(self):
+        """More than is copied: refused, without reading it."""
+        count = 256 << 20
+        head = b"GGUF" + struct.pack("<IQQ", 3, 1, 1) + gguf.text("x") + struct.pack("<IIQ", gguf.LIST, gguf.U8, count)
+        with open(self.at("base.gguf"), "wb") as file:
+            file.write(head)
+            file.seek(count, 1)
+            file.write(gguf.tensor_info("output.weight", 0, [4], 0))
+            file.write(bytes(64))
+        self.write_hf({"output.weight": ([4], [0.0] * 4)}, {})
+        self.check_fails(["convert", self.at("hf"), self.at("out.gguf"), "--format", "gguf", "--like", self.at("base.gguf")], 1, "its key-values take 268435481 bytes")
+
+    def test_what_exists(self):
+        """A dry run leaves nothing; a file that is there stays as it is."""
         model = self.qwen2()
         self.write_hf({n: (shape, x) for n, (_, shape, x) in model.items()}, self.CONFIG)
         self.base(model, self.typed("Q8_0"))

@@ -24,9 +24,6 @@ reshard_status rs_donor_open(rs_donor *donor, const rs_target *target,
         return rs_fail(RESHARD_ERR_INVALID,
                        "dtype \"%.200s\": the format %s takes one dtype for all tensors",
                        options->dtypes[options->dtype_count - 1], format);
-    if (options->shard_bytes_max != 0 && !target->format->limits_files)
-        return rs_fail(RESHARD_ERR_UNSUPPORTED,
-                       "the format %s is written as one file, and not in parts", format);
     donor->type = options->dtype_count == 1 ? options->dtypes[0] : NULL;
     options->dtype_count = 0;
     /* Types that cannot be read do not matter: its numbers are not read. */

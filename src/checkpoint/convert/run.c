@@ -408,11 +408,11 @@ static void digest_source(const rs_conversion_run *run, uint64_t out_digest[2])
     rs_digest_finish(&digest, out_digest);
 }
 
-/* The file that the target is; NULL: it is a folder. */
+/* The file that the target is; NULL: it is a folder, also of several parts. */
 static const char *one_file(const rs_conversion_run *run)
 {
     const rs_target *target = &run->conversion->target;
-    return target->format->is_one_file ? target->files[0].name : NULL;
+    return target->format->is_one_file && target->file_count == 1 ? target->files[0].name : NULL;
 }
 
 static reshard_status create_output(rs_conversion_run *run)

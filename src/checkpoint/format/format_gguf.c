@@ -359,6 +359,7 @@ const rs_format rs_format_gguf = {
     .read = read_files,
     .is_for_engines = true,
     .is_one_file = true,
+    .limits_files = true,
     .is_packed = true,
     .leaves_tied = rs_gguf_leaves_tied,
     .follow = rs_gguf_follow,

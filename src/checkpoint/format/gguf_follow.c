@@ -268,8 +268,8 @@ static reshard_status widen_sum(following *f, rs_selected *item)
     rs_stored_tensor *made = rs_arena_allocate(f->arena, sizeof *made);
     if (made == NULL)
         return rs_allocation_status();
-    reshard_status status = rs_store_describe(made, f->arena, stored->name, RESHARD_F32,
-                                              stored->ndim, stored->shape);
+    reshard_status status =
+        rs_store_describe(made, f->arena, stored->name, RESHARD_F32, stored->ndim, stored->shape);
     made->formula = stored->formula;
     made->pieces = stored->pieces;
     made->piece_count = stored->piece_count;

@@ -3,6 +3,7 @@
 #include "checkpoint/format/gguf_write.h"
 
 #include "base/context.h"
+#include "base/dtype.h"
 #include "base/error.h"
 
 #include <assert.h>
@@ -14,6 +15,7 @@
 #define VALUES_BYTES_MAX ((uint64_t)256 << 20)
 /* libllama aborts on files with less. */
 #define ALIGNMENT_MIN 32
+#define PARTS_MAX 65535 /* their number is a u16 */
 
 /* ---- key-values ------------------------------------------------------------------------------ */
 
@@ -72,37 +74,73 @@ reshard_status rs_gguf_take_values(rs_target *target, const reshard_checkpoint *
 
 /* ---- laying out ------------------------------------------------------------------------------ */
 
+static uint64_t align(uint64_t bytes, uint64_t alignment)
+{
+    return (bytes + alignment - 1) / alignment * alignment;
+}
+
+static uint64_t written_bytes(const rs_selected *item)
+{
+    const rs_stored_tensor *stored = item->stored;
+    return stored->bytes / (uint64_t)stored->element_bytes * rs_element_bytes(item->dtype);
+}
+
+/* Divides the tensors among parts, in their order. files: by tensor; items: by order. */
+static reshard_status choose_files(const rs_laying *laying, int64_t *items, int32_t *files)
+{
+    const rs_selection *selection = &laying->cuts->selection;
+    const rs_gguf_plan *plan = laying->target->notes;
+    uint64_t most = laying->file_bytes_max != 0 ? laying->file_bytes_max : UINT64_MAX, used = 0;
+    int32_t file = 0;
+    for (int64_t i = 0; i < selection->count; i++)
+        items[plan->infos[i].order] = i;
+    for (int64_t i = 0; i < selection->count; i++) {
+        uint64_t bytes = align(written_bytes(&selection->items[items[i]]), plan->alignment);
+        if (used != 0 && (bytes > most || used > most - bytes)) {
+            used = 0;
+            file++;
+        }
+        used += bytes;
+        files[items[i]] = file;
+    }
+    laying->target->file_count = file + 1;
+    if (file < PARTS_MAX)
+        return RESHARD_OK;
+    return rs_fail(RESHARD_ERR_RANGE, "%d parts of at most %llu bytes; %d are the most",
+                   (int)file + 1, (unsigned long long)most, PARTS_MAX);
+}
+
 reshard_status rs_gguf_lay_out(rs_laying *laying)
 {
     rs_target *target = laying->target;
     const rs_selection *selection = &laying->cuts->selection;
     const rs_gguf_plan *plan = target->notes;
-    reshard_status status = RESHARD_OK;
-    target->file_count = 1;
-    for (int64_t i = 0; status == RESHARD_OK && i < selection->count; i++)
-        status = rs_target_add_whole(laying, &selection->items[i], 0);
-    size_t bytes = (size_t)selection->count * sizeof(rs_target_entry);
-    rs_target_entry *added = status == RESHARD_OK ? rs_allocate(target->context, bytes) : NULL;
-    if (added == NULL)
-        return status == RESHARD_OK ? rs_allocation_status() : status;
-    memcpy(added, target->entries, bytes);
-    for (int64_t i = 0; i < selection->count; i++)
+    size_t count = (size_t)selection->count;
+    int64_t *items = rs_arena_allocate_array(&target->arena, count, sizeof *items);
+    int32_t *files = rs_arena_allocate_array(&target->arena, count, sizeof *files);
+    rs_target_entry *added = rs_arena_allocate_array(&target->arena, count, sizeof *added);
+    if (items == NULL || files == NULL || added == NULL)
+        return rs_allocation_status();
+    reshard_status status = choose_files(laying, items, files);
+    for (size_t i = 0; status == RESHARD_OK && i < count; i++)
+        status = rs_target_add_whole(laying, &selection->items[i], files[i]);
+    if (status != RESHARD_OK || count == 0)
+        return status;
+    memcpy(added, target->entries, count * sizeof *added);
+    for (size_t i = 0; i < count; i++)
         target->entries[plan->infos[added[i].tensor].order] = added[i];
-    rs_release(target->context, added, bytes);
     return RESHARD_OK;
 }
 
 void rs_gguf_name_file(const rs_target *target, int32_t file, int32_t rank,
                        char out_name[RS_FILE_NAME_BYTES])
 {
-    (void)file;
     (void)rank;
-    (void)snprintf(out_name, RS_FILE_NAME_BYTES, "%.200s.gguf", target->stem);
-}
-
-static uint64_t align(uint64_t bytes, uint64_t alignment)
-{
-    return (bytes + alignment - 1) / alignment * alignment;
+    if (target->file_count == 1)
+        (void)snprintf(out_name, RS_FILE_NAME_BYTES, "%.200s.gguf", target->stem);
+    else
+        (void)snprintf(out_name, RS_FILE_NAME_BYTES, "%.200s-%05d-of-%05d.gguf", target->stem,
+                       (int)file + 1, (int)target->file_count);
 }
 
 reshard_status rs_gguf_place(rs_target *target, int32_t index)
@@ -148,6 +186,33 @@ static void add_info(rs_json_writer *writer, const rs_target *target, const rs_t
     add_number(writer, entry->begin, 8);
 }
 
+static void add_value(rs_json_writer *writer, const char *key, rs_gguf_kind kind, int64_t number)
+{
+    add_number(writer, strlen(key), 8);
+    rs_json_writer_text(writer, key);
+    add_number(writer, (uint64_t)kind, 4);
+    add_number(writer, (uint64_t)number, rs_gguf_kind_bytes(kind));
+}
+
+/* Key-values of the model are in the first part, and each part says which one it is. All of them
+ * have the same alignment. */
+static void add_values(rs_json_writer *writer, const rs_target *target, int32_t index)
+{
+    const rs_gguf_plan *plan = target->notes;
+    bool has_parts = target->file_count > 1, says_alignment = index > 0 && plan->alignment != 32;
+    uint64_t count = index == 0 ? plan->value_count : says_alignment;
+    add_number(writer, count + (has_parts ? 3 : 0), 8);
+    if (index == 0)
+        rs_json_writer_add(writer, target->document.bytes, target->document.count);
+    if (says_alignment)
+        add_value(writer, "general.alignment", RS_GGUF_U32, (int64_t)plan->alignment);
+    if (!has_parts)
+        return;
+    add_value(writer, "split.no", RS_GGUF_U16, index);
+    add_value(writer, "split.count", RS_GGUF_U16, target->file_count);
+    add_value(writer, "split.tensors.count", RS_GGUF_I32, target->tensor_count);
+}
+
 reshard_status rs_gguf_write_head(const rs_target *target, int32_t index, rs_json_writer *writer)
 {
     const rs_target_file *file = &target->files[index];
@@ -156,8 +221,7 @@ reshard_status rs_gguf_write_head(const rs_target *target, int32_t index, rs_jso
     rs_json_writer_add(writer, RS_GGUF_MAGIC, 4);
     add_number(writer, VERSION, 4);
     add_number(writer, (uint64_t)file->entry_count, 8);
-    add_number(writer, plan->value_count, 8);
-    rs_json_writer_add(writer, target->document.bytes, target->document.count);
+    add_values(writer, target, index);
     for (int64_t i = 0; i < file->entry_count; i++)
         add_info(writer, target, &target->entries[file->entry_first + i]);
     while (writer->status == RESHARD_OK && (uint64_t)writer->count % plan->alignment != 0)

@@ -87,7 +87,7 @@ typedef struct rs_format {
     /* The format that writes tensors which say how they are split (DTensor); NULL: there is
      * none. */
     const struct rs_format *placed;
-    /* The target is one file, which gets the target's name; nothing else is written. */
+    /* If there is one file, it gets the target's name; and nothing goes along in any case. */
     bool is_one_file;
     /* Entries lie in the order in which lay_out leaves them, and data need not begin on a page, so
      * the file system cannot share blocks. */

@@ -266,6 +266,49 @@ static void test_output__named(void **state)
     assert_int_equal(kind, RS_OUTPUT_OTHER);
 }
 
+/* One file gets the target's name, and its folder goes. If the run ends in between, the next one
+ * removes the folder. */
+static void test_output__one_file(void **state)
+{
+    (void)state;
+    rs_output output;
+    rs_output_kind kind = RS_OUTPUT_UNFINISHED;
+    rs_path_kind found = RS_PATH_NONE;
+    rs_file *file = NULL;
+    char inside[160];
+    (void)snprintf(inside, sizeof inside, "%s/data", partial);
+    assert_int_equal(rs_output_create(&output, NULL, target, "data", &head, false, true),
+                     RESHARD_OK);
+    assert_int_equal(rs_output_file(&output, "data", 5000, false, NULL, &file), RESHARD_OK);
+    rs_file_close(file);
+    assert_int_equal(rs_journal_end_blocks(&output.journal, 0, true), RESHARD_OK);
+    assert_int_equal(rs_journal_finish(&output.journal, true), RESHARD_OK);
+    rs_output_release(&output);
+    /* The folder still holds the file: another one of the target's name is not ours. */
+    assert_int_equal(rs_file_create(NULL, target, &file), RESHARD_OK);
+    rs_file_close(file);
+    assert_int_equal(rs_output_look(NULL, target, &kind), RESHARD_OK);
+    assert_int_equal(kind, RS_OUTPUT_OTHER);
+    assert_int_equal(rs_path_remove(NULL, target), RESHARD_OK);
+    assert_int_equal(rs_path_rename(NULL, inside, target), RESHARD_OK);
+    assert_int_equal(rs_output_look(NULL, target, &kind), RESHARD_OK);
+    assert_int_equal(kind, RS_OUTPUT_FINISHED);
+    assert_int_equal(rs_output_create(&output, NULL, target, "data", &head, true, true),
+                     RESHARD_OK);
+    assert_true(output.resumed && output.named && output.journal.state.finished);
+    assert_int_equal(rs_output_open_file(&output, "data", 5000, &file), RESHARD_OK);
+    assert_string_equal(rs_file_path(file), target);
+    rs_file_close(file);
+    assert_int_equal(rs_output_publish(&output, true), RESHARD_OK);
+    rs_output_release(&output);
+    assert_int_equal(rs_path_kind_of(partial, &found), RESHARD_OK);
+    assert_int_equal(found, RS_PATH_NONE);
+    assert_int_equal(rs_path_kind_of(target, &found), RESHARD_OK);
+    assert_int_equal(found, RS_PATH_FILE);
+    assert_int_equal(rs_output_look(NULL, target, &kind), RESHARD_OK);
+    assert_int_equal(kind, RS_OUTPUT_OTHER);
+}
+
 /* Another rank must find the run of the first one in its folder, and not that of an earlier one. */
 static void test_output__joins_the_same_folder_only(void **state)
 {
@@ -341,6 +384,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_output__head_cut_off, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_output__what_was_not_begun_is_zero, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_output__named, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_output__one_file, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_output__joins_the_same_folder_only, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_output__names_that_do_not_belong, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_output__mode_by_umask, set_up, tear_down),

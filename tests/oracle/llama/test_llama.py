@@ -177,6 +177,14 @@ class LogitsTest(support.CommandTest):
         with open(f"{self.folder}/hf/config.json", encoding="utf-8") as file:
             return weights, json.load(file)
 
+    def check_parts(self, wanted):
+        """The same in parts: the very same logits."""
+        shutil.rmtree(f"{self.folder}/parts", ignore_errors=True)
+        self.read_text("convert", f"{self.folder}/hf", f"{self.folder}/parts", "--as", "gguf", "--like", f"{self.folder}/m.gguf", "--max-shard-size", "100K", "--quiet")
+        first = sorted(os.listdir(f"{self.folder}/parts"))[0]
+        self.assertNotIn("-of-00001", first)
+        numpy.testing.assert_array_equal(engine.logits(f"{self.folder}/parts/{first}", TOKENS, VOCABULARY), wanted)
+
     @staticmethod
     def distance(weights, config, theirs, rounds=None):
         ours = forward.logits(weights, config, TOKENS, rounds)
@@ -190,6 +198,8 @@ class LogitsTest(support.CommandTest):
                     self.make(architecture)
                     weights, config = self.write(dtype)
                     error = self.distance(weights, config, engine.logits(f"{self.folder}/new.gguf", TOKENS, VOCABULARY))
+                    if dtype == "f32":
+                        self.check_parts(engine.logits(f"{self.folder}/new.gguf", TOKENS, VOCABULARY))
                     print(f"{architecture}, written as {dtype}: logits within {error:.1e} of the largest")
                     self.assertLess(error, limit)
 
