@@ -12,7 +12,11 @@
 #include "kernel/kernels.h"
 
 #include <float.h>
+#include <math.h>
 #include <stddef.h>
+#if RS_X86
+#include <immintrin.h>
+#endif
 
 static inline float read_f16(const uint8_t *at)
 {
@@ -243,56 +247,94 @@ RS_INLINE void decode_iq4_xs(const uint8_t *block, float *values)
 
 /* ---- encoding -------------------------------------------------------------------------------- */
 
-#define INFINITE_BITS 0x7f800000u
-#define F16_INFINITE_BITS 0x7c00u
+#define INFINITE_BITS 0x7f800000
+#define F16_INFINITE_BITS 0x7c00
 
-/* Rounds halves away from zero, as roundf does, in steps that compilers turn into vectors. What is
- * left of a truncated number is exact. */
-RS_INLINE int round_away(float number)
-{
-    int whole = (int)number;
-    float left = number - (float)whole;
-    return whole + (left >= 0.5f) - (left <= -0.5f);
-}
+/* What a block is divided by, so that its largest value gets the code 127. Codes are computed with
+ * the scale as f32, although f16 is stored, and with its reciprocal, as ggml does. */
+typedef struct q8_0_scale {
+    float factor;
+    uint16_t stored;
+} q8_0_scale;
 
-/* The largest value gets the code 127. Codes are computed with the scale as f32, although f16 is
- * stored, and with its reciprocal, as ggml does. */
-RS_INLINE bool encode_q8_0(const float *values, uint8_t *block)
+/* largest_bits: those of the largest magnitude, or of a NaN, which is above all numbers. */
+RS_INLINE bool find_scale(int32_t largest_bits, q8_0_scale *scale)
 {
-    uint32_t most = 0; /* of the bits without the sign, which are ordered like the magnitudes */
-    for (int i = 0; i < 32; i++) {
-        uint32_t bits;
-        memcpy(&bits, &values[i], sizeof bits);
-        bits &= 0x7fffffffu;
-        most = bits > most ? bits : most;
-    }
     float largest;
-    memcpy(&largest, &most, sizeof largest);
-    float d = largest / 127.0f, factor = d != 0 ? 1.0f / d : 0.0f;
-    uint16_t scale = rs_f32_to_f16(d);
-    if (most >= INFINITE_BITS || scale >= F16_INFINITE_BITS)
-        return false;
-    if (factor > FLT_MAX)
-        factor = 0; /* of a scale that f16 rounds to 0 anyway */
-    block[0] = (uint8_t)(scale & 255);
-    block[1] = (uint8_t)(scale >> 8);
-    for (int i = 0; i < 32; i++)
-        block[2 + i] = (uint8_t)round_away(values[i] * factor);
-    return true;
+    memcpy(&largest, &largest_bits, sizeof largest);
+    float d = largest / 127.0f;
+    scale->stored = rs_f32_to_f16(d);
+    scale->factor = d != 0 ? 1.0f / d : 0.0f;
+    if (scale->factor > FLT_MAX)
+        scale->factor = 0; /* of a scale that f16 rounds to 0 anyway */
+    return largest_bits < INFINITE_BITS && scale->stored < F16_INFINITE_BITS;
 }
 
-#define DEFINE_ENCODE(attribute, suffix)                                                      \
-    attribute static int64_t encode##suffix(const float *values, int64_t count, uint8_t *out) \
-    {                                                                                         \
-        for (int64_t i = 0; i < count; i++) {                                                 \
-            if (!encode_q8_0(values + 32 * i, out + 34 * i))                                  \
-                return i;                                                                     \
-        }                                                                                     \
-        return -1;                                                                            \
+static int64_t encode_plain(const float *values, int64_t count, uint8_t *blocks)
+{
+    for (int64_t i = 0; i < count; i++, values += 32, blocks += 34) {
+        int32_t most = 0; /* without the sign, bits are ordered like magnitudes */
+        q8_0_scale scale;
+        for (int k = 0; k < 32; k++) {
+            int32_t bits;
+            memcpy(&bits, &values[k], sizeof bits);
+            bits &= INT32_MAX;
+            most = bits > most ? bits : most;
+        }
+        if (!find_scale(most, &scale))
+            return i;
+        blocks[0] = (uint8_t)(scale.stored & 255);
+        blocks[1] = (uint8_t)(scale.stored >> 8);
+        for (int k = 0; k < 32; k++)
+            blocks[2 + k] = (uint8_t)(int8_t)roundf(values[k] * scale.factor);
     }
-DEFINE_ENCODE(, _plain)
+    return -1;
+}
+
 #if RS_X86
-DEFINE_ENCODE(RS_AVX2, _avx2)
+/* Rounds halves away from zero, as roundf does for numbers below 2^23. What is added is the largest
+ * number below 0.5: with it the sum of 0.5 is rounded up to 1, and that of a number just below 0.5
+ * is not. */
+RS_AVX2 static inline __m256i round_away(__m256 numbers)
+{
+    const __m256 sign = _mm256_set1_ps(-0.0f), half = _mm256_set1_ps(0x1.fffffep-2f);
+    return _mm256_cvttps_epi32(
+        _mm256_add_ps(numbers, _mm256_or_ps(_mm256_and_ps(sign, numbers), half)));
+}
+
+RS_AVX2 static inline int32_t largest_of(__m256i numbers)
+{
+    __m128i four =
+        _mm_max_epi32(_mm256_castsi256_si128(numbers), _mm256_extracti128_si256(numbers, 1));
+    __m128i two = _mm_max_epi32(four, _mm_shuffle_epi32(four, 0x4e));
+    return _mm_cvtsi128_si32(_mm_max_epi32(two, _mm_shuffle_epi32(two, 0xb1)));
+}
+
+RS_AVX2 static int64_t encode_avx2(const float *values, int64_t count, uint8_t *blocks)
+{
+    const __m256i magnitude = _mm256_set1_epi32(INT32_MAX);
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7); /* undoes that of packing */
+    for (int64_t i = 0; i < count; i++, values += 32, blocks += 34) {
+        __m256 parts[4];
+        __m256i codes[4], most = _mm256_setzero_si256();
+        q8_0_scale scale;
+        for (int k = 0; k < 4; k++) {
+            parts[k] = _mm256_loadu_ps(values + 8 * k);
+            most =
+                _mm256_max_epi32(most, _mm256_and_si256(magnitude, _mm256_castps_si256(parts[k])));
+        }
+        if (!find_scale(largest_of(most), &scale))
+            return i;
+        for (int k = 0; k < 4; k++)
+            codes[k] = round_away(_mm256_mul_ps(parts[k], _mm256_set1_ps(scale.factor)));
+        __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(codes[0], codes[1]),
+                                           _mm256_packs_epi32(codes[2], codes[3]));
+        memcpy(blocks, &scale.stored, sizeof scale.stored);
+        _mm256_storeu_si256((__m256i *)(void *)(blocks + 2),
+                            _mm256_permutevar8x32_epi32(bytes, order));
+    }
+    return -1;
+}
 #endif
 
 /* ---- all types ------------------------------------------------------------------------------- */
