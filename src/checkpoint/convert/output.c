@@ -496,18 +496,18 @@ static reshard_status give_name(rs_output *output, const char *parent, const cha
 }
 
 /* The same for one file. The folder, and the journal with it, is removed last. */
-static reshard_status name_file(rs_output *output, const char *parent, const char *file, bool sync)
+static reshard_status name_file(rs_output *output, const char *folder, const char *file, bool sync)
 {
     reshard_context *context = output->context;
     reshard_status status = finish(output, sync);
     if (status == RESHARD_OK && !output->named)
         status = rs_path_rename(context, file, output->target);
     if (status == RESHARD_OK && sync)
-        status = rs_folder_sync(context, parent);
+        status = rs_folder_sync(context, folder);
     if (status == RESHARD_OK)
         status = rs_folder_remove(context, output->path);
     if (status == RESHARD_OK && sync)
-        (void)rs_folder_sync(context, parent);
+        (void)rs_folder_sync(context, folder);
     return status;
 }
 
