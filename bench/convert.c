@@ -11,6 +11,7 @@
 #include "bench/commands.h"
 #include "bench/common/child.h"
 #include "bench/common/folders.h"
+#include "bench/common/gguf_file.h"
 #include "bench/common/median.h"
 #include "bench/common/sample_model.h"
 #include "bench/common/zero_files.h"
@@ -24,7 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RUNS_DEFAULT = 5, RUNS_MAX = 101, CASE_COUNT = 17, LIMIT_COUNT = 3 };
+enum { RUNS_DEFAULT = 5, RUNS_MAX = 101, CASE_COUNT = 19, LIMIT_COUNT = 3 };
 enum { CROWD_TENSORS_DEFAULT = 100000, CROWD_TENSORS_MAX = 1000000, CROWD_FILES = 64 };
 
 #define BYTES_DEFAULT ((size_t)2000000000)
@@ -46,6 +47,8 @@ typedef struct convert_case {
     int64_t experts;                  /* of each layer of the source; 0: it is dense */
 } convert_case;
 
+/* A source that gguf_file.c writes, quantised; and the format whose output follows such a file. */
+#define GGUF "gguf"
 /* Not a format that is written: zero_files.c does. */
 #define ZERO "zero3"
 #define ZERO_RANKS 8
@@ -154,6 +157,19 @@ static const convert_case cases[CASE_COUNT] = {
      .aimed = 0.8,
      .from_as = "megatron",
      .as = "hf"},
+    {.name = "gguf-hf",
+     .title = "gguf Q4_K -> hf bf16",
+     .dtype = RESHARD_BF16,
+     .cast = "bf16",
+     .aimed = 0.5,
+     .from_format = GGUF,
+     .as = "hf"},
+    {.name = "hf-gguf",
+     .title = "hf bf16 -> gguf Q8_0",
+     .dtype = RESHARD_BF16,
+     .cast = "q8_0",
+     .aimed = 0.5,
+     .as = GGUF},
 };
 
 static const size_t limits[LIMIT_COUNT] = {(size_t)16 << 20, (size_t)64 << 20, (size_t)512 << 20};
@@ -172,7 +188,7 @@ static const cli_option options[] = {
      "size of the source, about (2GB)"},
     {"case", CLI_CHOICE, offsetof(bench_values, chosen),
      "all|fsdp-hf|hf-tp|tp-tp|cast|dcp-hf|hf-dcp|pt-hf|hf-pt|ranks-hf|ranks-ranks|zero-hf|"
-     "hf-vllm|vllm-hf|hf-meta|hf-hf5|hf-megatron|megatron-hf|tensors",
+     "hf-vllm|vllm-hf|hf-meta|hf-hf5|hf-megatron|megatron-hf|gguf-hf|hf-gguf|tensors",
      0, "only one of the measurements"},
     {"runs", CLI_RANK, offsetof(bench_values, runs), "N", 0, "runs to take the median of (5)"},
     {"max-memory", CLI_SIZE, offsetof(bench_values, memory_bytes), "SIZE", 0,
@@ -202,6 +218,7 @@ typedef struct bench {
     const bench_values *values;
     cli_work *work;
     char *whole, *source, *target;
+    char *base; /* in `whole`: a GGUF file to follow */
     uint64_t steps_done, steps_total;
     bench_result results[CASE_COUNT];
     double crowd_seconds;
@@ -213,6 +230,18 @@ typedef struct bench {
 static void step(bench *shared)
 {
     cli_work_report(shared->work, "measuring", ++shared->steps_done, shared->steps_total);
+}
+
+static int is_format(const char *format, const char *name)
+{
+    return format != NULL && strcmp(format, name) == 0;
+}
+
+/* cp copies the larger side, which is the source but for that of quantised weights: for that case
+ * the model in bf16 is kept. */
+static int copies_whole(const convert_case *measured)
+{
+    return is_format(measured->from_format, GGUF);
 }
 
 static reshard_conversion_options describe(const bench *shared, const convert_case *measured,
@@ -228,6 +257,8 @@ static reshard_conversion_options describe(const bench *shared, const convert_ca
         .threads = shared->values->threads,
         .dtensors = measured->dtensors && measured->to != NULL,
         .as = measured->as,
+        .dequantize = copies_whole(measured) ? measured->dtype : RESHARD_DTYPE_NONE,
+        .like = is_format(measured->as, GGUF) ? shared->base : NULL,
     };
 }
 
@@ -236,6 +267,14 @@ static int make_source(bench *shared, const convert_case *measured)
 {
     bench_sample_model model;
     bench_sample_choose(shared->values->bytes, measured->dtype, measured->experts, &model);
+    if (is_format(measured->as, GGUF)) {
+        int code = bench_gguf_write(shared->work, shared->whole, &model, 0);
+        return code == CLI_DONE ? bench_sample_write(shared->work, shared->source, &model) : code;
+    }
+    if (copies_whole(measured)) {
+        int code = bench_gguf_write(shared->work, shared->source, &model, 1);
+        return code == CLI_DONE ? bench_sample_write(shared->work, shared->whole, &model) : code;
+    }
     if (measured->from == NULL && measured->from_format == NULL)
         return bench_sample_write(shared->work, shared->source, &model);
     const reshard_conversion_options planning = {.size = sizeof planning,
@@ -246,7 +285,7 @@ static int make_source(bench *shared, const convert_case *measured)
     const reshard_conversion_run_options running = {.size = sizeof running, .no_sync = 1};
     bench_child_report report;
     int code = bench_sample_write(shared->work, shared->whole, &model);
-    int is_zero = measured->from_format != NULL && strcmp(measured->from_format, ZERO) == 0;
+    int is_zero = is_format(measured->from_format, ZERO);
     if (code == CLI_DONE)
         code = is_zero ? bench_zero_write(shared->work, shared->whole, shared->source, ZERO_RANKS)
                        : bench_child_convert(shared->work, shared->whole, shared->source, &planning,
@@ -270,9 +309,10 @@ static int run_convert(bench *shared, const convert_case *measured, size_t memor
     return code;
 }
 
-static int run_copy(bench *shared, bench_child_report *out_report)
+static int run_copy(bench *shared, const convert_case *measured, bench_child_report *out_report)
 {
-    int code = bench_child_copy(shared->source, shared->target, shared->values->no_reflink,
+    const char *copied = copies_whole(measured) ? shared->whole : shared->source;
+    int code = bench_child_copy(copied, shared->target, shared->values->no_reflink,
                                 shared->values->sync, out_report);
     if (code == CLI_DONE)
         code = bench_folder_remove(shared->target);
@@ -294,7 +334,7 @@ static int measure_turns(bench *shared, const convert_case *measured, bench_resu
         int is_conversion = i % 2 != (i / 2) % 2;
         int code = is_conversion ? run_convert(shared, measured, shared->values->memory_bytes,
                                                &report, &result->target)
-                                 : run_copy(shared, &report);
+                                 : run_copy(shared, measured, &report);
         if (code != CLI_DONE)
             return code;
         if (run < 0)
@@ -328,6 +368,8 @@ static int measure_case(bench *shared, int index)
         result->peaks[i] = report.peak_bytes;
     }
     result->is_measured = code == CLI_DONE;
+    if (code == CLI_DONE)
+        code = bench_folder_remove(shared->whole);
     return code == CLI_DONE ? bench_folder_remove(shared->source) : code;
 }
 
@@ -522,6 +564,7 @@ static int run_in_folder(const bench_values *values, cli_work *work, char *folde
         .values = values,
         .work = work,
         .whole = bench_path_add(folder, "/whole"),
+        .base = bench_path_add(folder, "/whole/model.gguf"),
         .source = bench_path_add(folder, "/source"),
         .target = bench_path_add(folder, "/target"),
     };
@@ -534,6 +577,7 @@ static int run_in_folder(const bench_values *values, cli_work *work, char *folde
     else if (code == CLI_DONE)
         print_text(&shared);
     free(shared.whole);
+    free(shared.base);
     free(shared.source);
     free(shared.target);
     return code;

@@ -145,6 +145,11 @@ int bench_folder_sync(const char *path)
 int bench_folder_examine(const char *path, bench_folder_facts *out_facts)
 {
     bench_folder_facts facts = {0};
+    struct stat information;
+    if (stat(path, &information) == 0 && S_ISREG(information.st_mode)) {
+        *out_facts = (bench_folder_facts){.bytes = (uint64_t)information.st_size};
+        return CLI_DONE;
+    }
     int code = visit(path, &facts);
     if (code == CLI_DONE)
         *out_facts = facts;

@@ -21,6 +21,7 @@ typedef struct bench_folder_facts {
     uint64_t bytes;            /* of all files */
     uint64_t header_bytes_max; /* the longest header of a safetensors file */
 } bench_folder_facts;
+/* A path that is one file is examined as such. */
 int bench_folder_examine(const char *path, bench_folder_facts *out_facts);
 
 #endif

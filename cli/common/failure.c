@@ -90,6 +90,8 @@ static void add_option(char message[MESSAGE_BYTES], reshard_hint hint, const cha
         [RESHARD_HINT_RESUME] = "; --resume continues it",
         [RESHARD_HINT_FINISH] = " (reshard convert --resume)",
         [RESHARD_HINT_DEQUANTIZE] = " (--dequantize bf16)",
+        [RESHARD_HINT_LIKE] = " (--like BASE.gguf)",
+        [RESHARD_HINT_BLOCK_TYPE] = " (--dtype q8_0)",
     };
 #undef DRAFT
     size_t length = strlen(message);

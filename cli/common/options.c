@@ -123,8 +123,10 @@ static int add_text(const cli_command *command, const cli_option *option, const 
         return cli_fail(CLI_USAGE, "%s: --%s is given more than %d times", command->name,
                         option->name, (int)CLI_TEXTS_MAX);
     texts->items[texts->count++] = text;
-    return option->kind == CLI_DTYPES ? read_dtype(equals != NULL ? equals + 1 : text, &dtype)
-                                      : CLI_DONE;
+    text = equals != NULL ? equals + 1 : text;
+    /* q8_0 is a type that only GGUF files have; whether it can be written, the library knows. */
+    return option->kind == CLI_DTYPES && strcmp(text, "q8_0") != 0 ? read_dtype(text, &dtype)
+                                                                   : CLI_DONE;
 }
 
 static int store_value(const cli_command *command, const cli_option *option, const char *text,

@@ -105,6 +105,8 @@ RESHARD_API const char *reshard_error_text(void);
  *   FINISH       the subject is a source that an interrupted conversion left; it has to be finished
  *                first
  *   DEQUANTIZE   quantised weights have to be dequantised, to a dtype to be chosen (.dequantize)
+ *   LIKE         a file to follow has to be given (.like)
+ *   BLOCK_TYPE   another type of the format has to be chosen (.dtypes), such as q8_0
  */
 #define RESHARD_HINT_LIST(X)         \
     X(NONE, 0, "none")               \
@@ -118,7 +120,9 @@ RESHARD_API const char *reshard_error_text(void);
     X(PADDING, 8, "padding")         \
     X(RESUME, 9, "resume")           \
     X(FINISH, 10, "finish")          \
-    X(DEQUANTIZE, 11, "dequantize")
+    X(DEQUANTIZE, 11, "dequantize")  \
+    X(LIKE, 12, "like")              \
+    X(BLOCK_TYPE, 13, "block-type")
 
 typedef enum reshard_hint {
 #define RESHARD_HINT_ENUM(name, number, text) RESHARD_HINT_##name = (number),

@@ -91,7 +91,10 @@ typedef struct reshard_conversion_options {
     const char *as;
     /* A file that says exactly what is to be written: {"name": ["bfloat16", [24, 64]], ..}, the
      * dtype and shape of every tensor that each rank holds, or of whole tensors. If what would be
-     * written differs, that is an error with the first differences. NULL: none. */
+     * written differs, that is an error with the first differences. For the format "gguf", a GGUF
+     * file of the same model: its key-values, and the names, shapes and order of its tensors are
+     * taken over, and their types unless `dtypes` has one for all (f32, f16, bf16 or q8_0). NULL:
+     * none. */
     const char *like;
 } reshard_conversion_options;
 

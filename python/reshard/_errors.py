@@ -142,6 +142,8 @@ _ARGUMENTS = {
     "RESUME": "; resume=True continues it",
     "FINISH": " (run it again with resume=True)",
     "DEQUANTIZE": ' (dequantize=, as in dequantize="bf16")',
+    "LIKE": ' (like=, as in like="base.gguf")',
+    "BLOCK_TYPE": ' (dtype=, as in dtype="q8_0")',
 }
 HINTS: Dict[str, int] = {name: int(getattr(_native, "RESHARD_HINT_" + name)) for name in _ARGUMENTS}
 _NAMES = {number: name for name, number in HINTS.items()}

@@ -53,7 +53,9 @@ RESHARD_HINT_PADDING = 8
 RESHARD_HINT_RESUME = 9
 RESHARD_HINT_FINISH = 10
 RESHARD_HINT_DEQUANTIZE = 11
-RESHARD_HINT_COUNT = 12
+RESHARD_HINT_LIKE = 12
+RESHARD_HINT_BLOCK_TYPE = 13
+RESHARD_HINT_COUNT = 14
 RESHARD_DTYPE_NONE = 0
 RESHARD_BOOL = 1
 RESHARD_F4 = 2
@@ -1267,12 +1269,12 @@ OPTIONS = (
     ("no_pad", "FLAG", "planning", "no_pad", "CONVERT", "add no padding, whatever the rules say"),
     ("format", "FORMAT", "planning", "format", "CONVERT", "the format; auto is hf or, with --to, dcp-safetensors"),
     ("max_shard_size", "SIZE", "planning", "shard_bytes_max", "CONVERT", "hf (5GB), vllm: begin another file beyond this"),
-    ("dtype", "DTYPES", "planning", "dtypes", "CONVERT", "cast to f16, bf16, f32, f64, f8_e4m3 or f8_e5m2"),
+    ("dtype", "DTYPES", "planning", "dtypes", "CONVERT", "cast to f16, bf16, f32, f64, f8_e4m3, f8_e5m2; GGUF: q8_0"),
     ("dequantize", "DTYPE", "planning", "dequantize", "CONVERT", "fp8 and mxfp4 weights become values: bf16, f16 or f32"),
     ("dtensor", "FLAG", "planning", "dtensors", "CONVERT", "torch over a mesh: DTensors, not plain local tensors"),
     ("rename", "PAIRS", "planning", "renames", "CONVERT", "new names; {1}, {2}, .. are what the wildcards matched"),
     ("as_", "TEXT", "planning", "as", "CONVERT", "another naming: hf, hf5, .. (reshard rules --namings)"),
-    ("like", "TEXT", "planning", "like", "CONVERT", "refuse other names, dtypes and shapes than these"),
+    ("like", "TEXT", "planning", "like", "CONVERT", "refuse other names, dtypes and shapes; GGUF: a file to follow"),
     ("map", "TEXT", "planning", "map_file", "CONVERT", "by a map of one's own; --as picks the side to write"),
     ("max_memory", "SIZE", "planning", "memory_bytes_max", "CONVERT", "memory for data in flight (512M; at least 1M)"),
     ("threads", "RANK", "planning", "threads", "CONVERT", "threads (one per processor, up to 8)"),

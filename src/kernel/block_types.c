@@ -11,7 +11,12 @@
 #include "kernel/float.h"
 #include "kernel/kernels.h"
 
+#include <float.h>
+#include <math.h>
 #include <stddef.h>
+#if RS_X86
+#include <immintrin.h>
+#endif
 
 static inline float read_f16(const uint8_t *at)
 {
@@ -240,6 +245,98 @@ RS_INLINE void decode_iq4_xs(const uint8_t *block, float *values)
     }
 }
 
+/* ---- encoding -------------------------------------------------------------------------------- */
+
+#define INFINITE_BITS 0x7f800000
+#define F16_INFINITE_BITS 0x7c00
+
+/* What a block is divided by, so that its largest value gets the code 127. Codes are computed with
+ * the scale as f32, although f16 is stored, and with its reciprocal, as ggml does. */
+typedef struct q8_0_scale {
+    float factor;
+    uint16_t stored;
+} q8_0_scale;
+
+/* largest_bits: those of the largest magnitude, or of a NaN, which is above all numbers. */
+RS_INLINE bool find_scale(int32_t largest_bits, q8_0_scale *scale)
+{
+    float largest;
+    memcpy(&largest, &largest_bits, sizeof largest);
+    float d = largest / 127.0f;
+    scale->stored = rs_f32_to_f16(d);
+    scale->factor = d != 0 ? 1.0f / d : 0.0f;
+    if (scale->factor > FLT_MAX)
+        scale->factor = 0; /* of a scale that f16 rounds to 0 anyway */
+    return largest_bits < INFINITE_BITS && scale->stored < F16_INFINITE_BITS;
+}
+
+static int64_t encode_plain(const float *values, int64_t count, uint8_t *blocks)
+{
+    for (int64_t i = 0; i < count; i++, values += 32, blocks += 34) {
+        int32_t most = 0; /* without the sign, bits are ordered like magnitudes */
+        q8_0_scale scale;
+        for (int k = 0; k < 32; k++) {
+            int32_t bits;
+            memcpy(&bits, &values[k], sizeof bits);
+            bits &= INT32_MAX;
+            most = bits > most ? bits : most;
+        }
+        if (!find_scale(most, &scale))
+            return i;
+        blocks[0] = (uint8_t)(scale.stored & 255);
+        blocks[1] = (uint8_t)(scale.stored >> 8);
+        for (int k = 0; k < 32; k++)
+            blocks[2 + k] = (uint8_t)(int8_t)roundf(values[k] * scale.factor);
+    }
+    return -1;
+}
+
+#if RS_X86
+/* Rounds halves away from zero, as roundf does for numbers below 2^23. What is added is the largest
+ * number below 0.5: with it the sum of 0.5 is rounded up to 1, and that of a number just below 0.5
+ * is not. */
+RS_AVX2 static inline __m256i round_away(__m256 numbers)
+{
+    const __m256 sign = _mm256_set1_ps(-0.0f), half = _mm256_set1_ps(0x1.fffffep-2f);
+    return _mm256_cvttps_epi32(
+        _mm256_add_ps(numbers, _mm256_or_ps(_mm256_and_ps(sign, numbers), half)));
+}
+
+RS_AVX2 static inline int32_t largest_of(__m256i numbers)
+{
+    __m128i four =
+        _mm_max_epi32(_mm256_castsi256_si128(numbers), _mm256_extracti128_si256(numbers, 1));
+    __m128i two = _mm_max_epi32(four, _mm_shuffle_epi32(four, 0x4e));
+    return _mm_cvtsi128_si32(_mm_max_epi32(two, _mm_shuffle_epi32(two, 0xb1)));
+}
+
+RS_AVX2 static int64_t encode_avx2(const float *values, int64_t count, uint8_t *blocks)
+{
+    const __m256i magnitude = _mm256_set1_epi32(INT32_MAX);
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7); /* undoes that of packing */
+    for (int64_t i = 0; i < count; i++, values += 32, blocks += 34) {
+        __m256 parts[4];
+        __m256i codes[4], most = _mm256_setzero_si256();
+        q8_0_scale scale;
+        for (int k = 0; k < 4; k++) {
+            parts[k] = _mm256_loadu_ps(values + 8 * k);
+            most =
+                _mm256_max_epi32(most, _mm256_and_si256(magnitude, _mm256_castps_si256(parts[k])));
+        }
+        if (!find_scale(largest_of(most), &scale))
+            return i;
+        for (int k = 0; k < 4; k++)
+            codes[k] = round_away(_mm256_mul_ps(parts[k], _mm256_set1_ps(scale.factor)));
+        __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(codes[0], codes[1]),
+                                           _mm256_packs_epi32(codes[2], codes[3]));
+        memcpy(blocks, &scale.stored, sizeof scale.stored);
+        _mm256_storeu_si256((__m256i *)(void *)(blocks + 2),
+                            _mm256_permutevar8x32_epi32(bytes, order));
+    }
+    return -1;
+}
+#endif
+
 /* ---- all types ------------------------------------------------------------------------------- */
 
 /* The types that can be decoded: ggml's number, name, function, and elements and bytes of a
@@ -271,19 +368,20 @@ RS_INLINE void decode_iq4_xs(const uint8_t *block, float *values)
 TYPES(DEFINE_PLAIN)
 
 #define PLAIN_ROW(number, name, word, elements, bytes) \
-    [number] = {name, elements, bytes, word##_plain},
+    [number] = {name, elements, bytes, word##_plain,   \
+                (number) == RS_BLOCK_Q8_0 ? encode_plain : NULL},
 
 #define NUMBER_COUNT 43
 
 /* These are known by name and size: other tensors of their file can be read. */
-#define OTHER_ROWS                                                       \
-    [9] = {"Q8_1", 32, 36, NULL}, [15] = {"Q8_K", 256, 292, NULL},       \
-    [16] = {"IQ2_XXS", 256, 66, NULL}, [17] = {"IQ2_XS", 256, 74, NULL}, \
-    [18] = {"IQ3_XXS", 256, 98, NULL}, [19] = {"IQ1_S", 256, 50, NULL},  \
-    [21] = {"IQ3_S", 256, 110, NULL}, [22] = {"IQ2_S", 256, 82, NULL},   \
-    [29] = {"IQ1_M", 256, 56, NULL}, [34] = {"TQ1_0", 256, 54, NULL},    \
-    [35] = {"TQ2_0", 256, 66, NULL}, [41] = {"Q1_0", 128, 18, NULL},     \
-    [42] = {"Q2_0", 64, 18, NULL},
+#define OTHER_ROWS                                                                   \
+    [9] = {"Q8_1", 32, 36, NULL, NULL}, [15] = {"Q8_K", 256, 292, NULL, NULL},       \
+    [16] = {"IQ2_XXS", 256, 66, NULL, NULL}, [17] = {"IQ2_XS", 256, 74, NULL, NULL}, \
+    [18] = {"IQ3_XXS", 256, 98, NULL, NULL}, [19] = {"IQ1_S", 256, 50, NULL, NULL},  \
+    [21] = {"IQ3_S", 256, 110, NULL, NULL}, [22] = {"IQ2_S", 256, 82, NULL, NULL},   \
+    [29] = {"IQ1_M", 256, 56, NULL, NULL}, [34] = {"TQ1_0", 256, 54, NULL, NULL},    \
+    [35] = {"TQ2_0", 256, 66, NULL, NULL}, [41] = {"Q1_0", 128, 18, NULL, NULL},     \
+    [42] = {"Q2_0", 64, 18, NULL, NULL},
 
 static const rs_block_type plain_types[NUMBER_COUNT] = {TYPES(PLAIN_ROW) OTHER_ROWS};
 
@@ -292,7 +390,7 @@ static const rs_block_type plain_types[NUMBER_COUNT] = {TYPES(PLAIN_ROW) OTHER_R
     DEFINE_LOOP(RS_AVX2, _avx2, word, elements, bytes)
 TYPES(DEFINE_AVX2)
 #define AVX2_ROW(number, name, word, elements, bytes) \
-    [number] = {name, elements, bytes, word##_avx2},
+    [number] = {name, elements, bytes, word##_avx2, (number) == RS_BLOCK_Q8_0 ? encode_avx2 : NULL},
 static const rs_block_type avx2_types[NUMBER_COUNT] = {TYPES(AVX2_ROW) OTHER_ROWS};
 #endif
 

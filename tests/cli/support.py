@@ -57,6 +57,8 @@ class CommandTest(unittest.TestCase):
             running.wait()
             if os.path.exists(target + ".partial"):
                 return
+            if os.path.isfile(target):
+                os.unlink(target)
             shutil.rmtree(target, ignore_errors=True)
             for path in besides:
                 os.unlink(path)

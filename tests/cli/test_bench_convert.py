@@ -111,14 +111,16 @@ class BenchConvertTest(CommandTest):
                               "--folder", self.folder)
         self.assertEqual([case["case"] for case in told["cases"]],
                          ["fsdp-hf", "hf-tp", "tp-tp", "cast", "dcp-hf", "hf-dcp", "pt-hf", "hf-pt", "ranks-hf", "ranks-ranks", "zero-hf",
-                          "hf-vllm", "vllm-hf", "hf-meta", "hf-hf5", "hf-megatron", "megatron-hf"])
+                          "hf-vllm", "vllm-hf", "hf-meta", "hf-hf5", "hf-megatron", "megatron-hf", "gguf-hf", "hf-gguf"])
         for case in told["cases"]:
             self.assertAlmostEqual(case["ratio"], case["cp_seconds"] / case["seconds"], delta=0.01 * case["ratio"])
             share = case["bytes_target"] / case["bytes_source"]
             # Every box of a distributed checkpoint is an archive of its own, and every rank file describes each of its
             # DTensors, which small models feel.
             room = 0.45 if "dcp" in case["case"] or "ranks" in case["case"] else 0.15
-            self.assertLess(abs(share - (0.5 if case["case"] == "cast" else 1)), room, case)
+            # 4.5 bits for each weight, and 8.5.
+            wanted = {"cast": 0.5, "gguf-hf": 16 / 4.5, "hf-gguf": 8.5 / 16}.get(case["case"], 1)
+            self.assertLess(abs(share - wanted), room, case)
             self.assertEqual([entry["limit_bytes"] >> 20 for entry in case["memory"]], [16, 64, 512])
             for entry in case["memory"]:
                 self.assertGreater(entry["peak_bytes"], 1 << 20)

@@ -4,6 +4,7 @@
 #include "kernel/block_types.h"
 #include "tests/support/check.h"
 
+#include <math.h>
 #include <string.h>
 
 #define BLOCKS 16
@@ -41,8 +42,53 @@ static void test_block_types__all_processors(void **state)
     assert_int_equal(decoded, 14);
 }
 
+/* Encodes blocks on both kinds of processors, and compares. Returns what both do. */
+static int64_t encode(const float *values)
+{
+    static uint8_t plain[BLOCKS * 34], best[BLOCKS * 34];
+    memset(plain, 7, sizeof plain);
+    memset(best, 7, sizeof best);
+    int64_t wrong =
+        rs_block_type_find(RS_CPU_PORTABLE, RS_BLOCK_Q8_0)->encode(values, BLOCKS, plain);
+    assert_int_equal(
+        rs_block_type_find(rs_cpu_detect(), RS_BLOCK_Q8_0)->encode(values, BLOCKS, best), wrong);
+    assert_memory_equal(plain, best, 34 * (size_t)(wrong < 0 ? BLOCKS : wrong));
+    return wrong;
+}
+
+static void test_block_types__encoding(void **state)
+{
+    static float values[BLOCKS * 32];
+    const float wrong[] = {(float)INFINITY, -(float)INFINITY, (float)NAN, 8.4e6f};
+    uint64_t random = 88172645463325252u;
+    int64_t refused = 0;
+    (void)state;
+    for (int trial = 0; trial < 4000; trial++) {
+        for (size_t i = 0; i < BLOCKS * 32; i++) {
+            random ^= random << 13, random ^= random >> 7, random ^= random << 17;
+            /* any bits; or numbers half way between codes, where 127 is the largest */
+            uint32_t bits = (uint32_t)random;
+            if (trial % 2 == 0)
+                memcpy(&values[i], &bits, sizeof bits);
+            else
+                values[i] = i % 32 == 0 ? 127 : ((float)(bits % 508) - 254) / 2;
+        }
+        refused += encode(values) >= 0;
+    }
+    assert_int_equal(refused, 2000); /* sixteen blocks of any bits have some that are not finite */
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        memset(values, 0, sizeof values);
+        values[5 * 32 + 31] = wrong[i];
+        assert_int_equal(encode(values), 5);
+    }
+    values[5 * 32 + 31] = 8.3e6f;
+    values[0] = 1e-44f; /* its scale has no reciprocal */
+    assert_int_equal(encode(values), -1);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_block_types__all_processors)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_block_types__all_processors),
+                                       cmocka_unit_test(test_block_types__encoding)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -48,6 +48,20 @@ static reshard_status check_outside(reshard_context *context, const char *source
     return status;
 }
 
+/* Fails if another process is at work on the target. The journal of one file is in the folder that
+ * is left of it. */
+static reshard_status check_idle(reshard_context *context, const char *target, bool is_file)
+{
+    if (!is_file)
+        return rs_journal_check_idle(context, target);
+    char *partial = rs_output_partial(context, target);
+    if (partial == NULL)
+        return rs_allocation_status();
+    reshard_status status = rs_journal_check_idle(context, partial);
+    rs_release(context, partial, strlen(partial) + 1);
+    return status;
+}
+
 static reshard_status check_paths(reshard_context *context, const char *source, const char *target,
                                   bool resume, bool leads)
 {
@@ -60,13 +74,13 @@ static reshard_status check_paths(reshard_context *context, const char *source, 
         return status;
     if (kind != RS_PATH_NONE && rs_path_same(source, target))
         return rs_fail_about(RESHARD_ERR_INVALID, target, "cannot be converted onto itself");
-    if (kind == RS_PATH_FOLDER)
+    if (kind == RS_PATH_FOLDER || kind == RS_PATH_FILE)
         status = rs_output_look(context, target, &found);
     if (status != RESHARD_OK)
         return rs_fail_within(status, "%s: exists already", target);
     /* One rank asks: those of one run would take each other for another process. */
     if (found != RS_OUTPUT_OTHER && leads)
-        status = rs_journal_check_idle(context, target);
+        status = check_idle(context, target, kind == RS_PATH_FILE);
     if (status != RESHARD_OK)
         return status;
     if (found == RS_OUTPUT_UNFINISHED)

@@ -43,7 +43,7 @@ static reshard_status plan_routes(reshard_conversion *conversion)
         if (status != RESHARD_OK)
             return status;
         /* CRCs are summed in memory, so the kernel cannot copy. */
-        route->direct = route->direct && !target->format->has_crcs;
+        route->direct = route->direct && !target->format->has_crcs && !target->format->is_packed;
         conversion->bytes += rs_route_target_bytes(route);
         conversion->route_count++;
         rs_context_progress(conversion->context, "planning", (uint64_t)i + 1,
@@ -66,6 +66,10 @@ static void digest_formula(rs_digest *digest, const rs_stored_tensor *tensor)
     }
     if (formula->constant != NULL)
         rs_digest_bytes(digest, formula->constant, (size_t)tensor->element_bytes);
+    if (formula->held != NULL)
+        rs_digest_bytes(digest, formula->held, (size_t)tensor->bytes);
+    if (formula->values != NULL)
+        digest_tensor(digest, formula->values);
     rs_digest_bytes(digest, &formula->added, sizeof formula->added);
     rs_digest_u64(digest, (uint64_t)formula->link_count);
     for (int64_t i = 0; i < formula->link_count; i++) {
@@ -82,8 +86,8 @@ static void digest_formula(rs_digest *digest, const rs_stored_tensor *tensor)
     }
 }
 
-/* Adds a tensor of the source to the digest. Formulas are made of stored tensors, or of codes and
- * scales, so this does not recurse far. */
+/* Adds a tensor of the source to the digest. Formulas are made of stored tensors, of codes and
+ * scales, or of one that is, so this does not recurse far. */
 static void digest_tensor(rs_digest *digest, const rs_stored_tensor *tensor)
 {
     rs_digest_bytes(digest, tensor->name.bytes, tensor->name.count);
@@ -276,7 +280,9 @@ reshard_status reshard_conversion_get_stats(const reshard_conversion *conversion
         const rs_formula *formula = route->source->formula;
         if (rs_formula_is_quantised(route->source))
             stats.bytes_read += formula->codes->bytes + formula->scales->bytes;
-        else if (formula == NULL || formula->constant == NULL)
+        else if (formula != NULL && formula->values != NULL)
+            stats.bytes_read += formula->values->bytes;
+        else if (formula == NULL || (formula->constant == NULL && formula->held == NULL))
             stats.bytes_read += route->source->bytes;
         stats.bytes_shared += route->direct ? route->target->bytes : 0;
     }
@@ -290,7 +296,7 @@ int64_t reshard_conversion_source(const reshard_conversion *conversion, int64_t 
     if (tensor < 0 || tensor >= target->tensor_count || index < 0)
         return -1;
     int64_t origin = target->origins[tensor];
-    if (target->mapped == NULL)
+    if (target->mapped == NULL || origin < 0)
         return index == 0 ? origin : -1;
     const rs_mapped_origin *made = &target->mapped->origins[origin];
     return index < made->count ? made->sources[index] : -1;
@@ -324,7 +330,8 @@ reshard_status reshard_conversion_get_tensor(const reshard_conversion *conversio
         return rs_fail(RESHARD_ERR_RANGE, "tensor %lld of %lld", (long long)index,
                        (long long)target->tensor_count);
     int64_t origin = target->origins[index];
-    const rs_mapped_origin *made = target->mapped != NULL ? &target->mapped->origins[origin] : NULL;
+    const rs_mapped_origin *made =
+        target->mapped != NULL && origin >= 0 ? &target->mapped->origins[origin] : NULL;
     reshard_conversion_tensor found =
         rs_cut_tensor_of(&target->tensors[index], reshard_conversion_source(conversion, index, 0),
                          target->rows[index]);

@@ -298,6 +298,8 @@ static reshard_status list_names(const reshard_conversion *conversion, const cha
 
 reshard_status rs_conversion_list_others(reshard_conversion *conversion)
 {
+    if (conversion->target.format->is_one_file)
+        return RESHARD_OK;
     const reshard_checkpoint *source = conversion->source;
     rs_names names, based = {.context = conversion->context};
     others seen = {.copied = {0, NULL}};

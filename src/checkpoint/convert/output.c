@@ -21,31 +21,71 @@ static void release_path(reshard_context *context, char *path)
 
 /* ---- the folder ------------------------------------------------------------------------------ */
 
-static reshard_status enter(rs_output *output, reshard_context *context, const char *target,
-                            bool named)
+/* The target without slashes at its end, and with an ending. */
+static char *copy_target(reshard_context *context, const char *target, const char *ending)
 {
-    const char *ending = named ? "" : ".partial";
     size_t length = strlen(target), ending_bytes = strlen(ending) + 1;
-    *output = (rs_output){
-        .context = context, .journal.context = context, .names.context = context, .named = named};
     while (length > 1 && target[length - 1] == '/')
         length--;
-    output->target = rs_allocate_zeroed(context, length + 1);
-    output->path = rs_allocate(context, length + ending_bytes);
-    if (output->target != NULL)
-        memcpy(output->target, target, length);
-    if (output->path != NULL) {
-        memcpy(output->path, target, length);
-        memcpy(output->path + length, ending, ending_bytes);
+    char *path = rs_allocate(context, length + ending_bytes);
+    if (path != NULL) {
+        memcpy(path, target, length);
+        memcpy(path + length, ending, ending_bytes);
     }
+    return path;
+}
+
+char *rs_output_partial(reshard_context *context, const char *target)
+{
+    return copy_target(context, target, ".partial");
+}
+
+static reshard_status enter(rs_output *output, reshard_context *context, const char *target,
+                            const char *one_file, bool named)
+{
+    *output = (rs_output){.context = context,
+                          .journal.context = context,
+                          .names.context = context,
+                          .one_file = one_file,
+                          .named = named};
+    output->target = copy_target(context, target, "");
+    output->path = named && one_file == NULL ? copy_target(context, target, "")
+                                             : rs_output_partial(context, target);
     return output->target != NULL && output->path != NULL ? RESHARD_OK : rs_allocation_status();
+}
+
+/* Whether a file has its final name, and only its folder is left to be removed. */
+static reshard_status look_at_file(reshard_context *context, const char *target,
+                                   rs_output_kind *out_kind)
+{
+    rs_names names = {.context = context};
+    rs_path_kind kind = RS_PATH_NONE;
+    rs_journal_state state = {.finished = false};
+    char *partial = rs_output_partial(context, target);
+    reshard_status status =
+        partial != NULL ? rs_path_kind_of(partial, &kind) : rs_allocation_status();
+    *out_kind = RS_OUTPUT_OTHER;
+    if (status == RESHARD_OK && kind == RS_PATH_FOLDER)
+        status = rs_journal_peek(context, partial, &state);
+    if (status == RESHARD_OK && state.finished)
+        status = rs_folder_list_all(context, partial, &names);
+    if (status == RESHARD_OK && state.finished && names.count == 1)
+        *out_kind = RS_OUTPUT_FINISHED;
+    rs_names_release(&names);
+    release_path(context, partial);
+    return status == RESHARD_ERR_NOT_FOUND ? RESHARD_OK : status;
 }
 
 reshard_status rs_output_look(reshard_context *context, const char *target,
                               rs_output_kind *out_kind)
 {
     rs_journal_state state = {.finished = false};
-    reshard_status status = rs_journal_peek(context, target, &state);
+    rs_path_kind kind = RS_PATH_NONE;
+    reshard_status status = rs_path_kind_of(target, &kind);
+    if (status == RESHARD_OK && kind == RS_PATH_FILE)
+        return look_at_file(context, target, out_kind);
+    if (status == RESHARD_OK)
+        status = rs_journal_peek(context, target, &state);
     if (status == RESHARD_OK)
         *out_kind = state.finished ? RS_OUTPUT_FINISHED : RS_OUTPUT_UNFINISHED;
     else if (status == RESHARD_ERR_NOT_FOUND)
@@ -129,7 +169,7 @@ static reshard_status check_free(reshard_context *context, const char *path)
 reshard_status rs_output_check(reshard_context *context, const char *target)
 {
     rs_output output;
-    reshard_status status = enter(&output, context, target, false);
+    reshard_status status = enter(&output, context, target, NULL, false);
     if (status == RESHARD_OK)
         status = check_free(context, output.path);
     rs_output_release(&output);
@@ -137,14 +177,15 @@ reshard_status rs_output_check(reshard_context *context, const char *target)
 }
 
 reshard_status rs_output_create(rs_output *output, reshard_context *context, const char *target,
-                                const rs_journal_head *head, bool resume, bool sync)
+                                const char *one_file, const rs_journal_head *head, bool resume,
+                                bool sync)
 {
     rs_path_kind kind = RS_PATH_NONE;
     rs_output_kind found = RS_OUTPUT_OTHER;
     *output = (rs_output){.context = context};
     reshard_status status = resume ? rs_output_look(context, target, &found) : RESHARD_OK;
     if (status == RESHARD_OK)
-        status = enter(output, context, target, found == RS_OUTPUT_FINISHED);
+        status = enter(output, context, target, one_file, found == RS_OUTPUT_FINISHED);
     if (status == RESHARD_OK)
         status = rs_path_kind_of(output->path, &kind);
     if (status != RESHARD_OK)
@@ -163,10 +204,10 @@ reshard_status rs_output_create(rs_output *output, reshard_context *context, con
 }
 
 reshard_status rs_output_join(rs_output *output, reshard_context *context, const char *target,
-                              bool named, uint64_t nonce)
+                              const char *one_file, bool named, uint64_t nonce)
 {
     rs_journal_state state = {.nonce = 0};
-    reshard_status status = enter(output, context, target, named);
+    reshard_status status = enter(output, context, target, one_file, named);
     if (status == RESHARD_OK)
         status = rs_journal_peek(context, output->path, &state);
     if (status == RESHARD_ERR_NOT_FOUND || (status == RESHARD_OK && state.nonce != nonce))
@@ -371,7 +412,9 @@ reshard_status rs_output_open_file(const rs_output *output, const char *name, ui
     reshard_context *context = output->context;
     rs_file *file = NULL;
     uint64_t size = 0;
-    char *path = rs_path_join(context, output->path, name);
+    bool is_target = output->named && output->one_file != NULL;
+    char *path = is_target ? copy_target(context, output->target, "")
+                           : rs_path_join(context, output->path, name);
     if (path == NULL)
         return rs_allocation_status();
     reshard_status status = output->named ? rs_file_open(context, path, &file)
@@ -452,16 +495,38 @@ static reshard_status give_name(rs_output *output, const char *parent, const cha
     return status;
 }
 
+/* The same for one file. The folder, and the journal with it, is removed last. */
+static reshard_status name_file(rs_output *output, const char *folder, const char *file, bool sync)
+{
+    reshard_context *context = output->context;
+    reshard_status status = finish(output, sync);
+    if (status == RESHARD_OK && !output->named)
+        status = rs_path_rename(context, file, output->target);
+    if (status == RESHARD_OK && sync)
+        status = rs_folder_sync(context, folder);
+    if (status == RESHARD_OK)
+        status = rs_folder_remove(context, output->path);
+    if (status == RESHARD_OK && sync)
+        (void)rs_folder_sync(context, folder);
+    return status;
+}
+
 reshard_status rs_output_publish(rs_output *output, bool sync)
 {
     assert(output->path != NULL && output->target != NULL && output->journal.file != NULL);
     /* Allocate everything first, so that nothing can fail for lack of memory after the rename. */
+    bool is_file = output->one_file != NULL;
+    reshard_status status = RESHARD_OK;
     char *parent = rs_path_parent(output->context, output->target);
-    char *journal =
-        parent != NULL ? rs_path_join(output->context, output->target, RS_JOURNAL_NAME) : NULL;
-    reshard_status status =
-        journal != NULL ? give_name(output, parent, journal, sync) : rs_allocation_status();
-    release_path(output->context, journal);
+    char *inside = parent == NULL ? NULL
+                   : is_file      ? rs_path_join(output->context, output->path, output->one_file)
+                                  : rs_path_join(output->context, output->target, RS_JOURNAL_NAME);
+    if (inside == NULL)
+        status = rs_allocation_status();
+    else
+        status = is_file ? name_file(output, parent, inside, sync)
+                         : give_name(output, parent, inside, sync);
+    release_path(output->context, inside);
     release_path(output->context, parent);
     return status;
 }

@@ -11,6 +11,10 @@
  *
  *     folder, journal with its head | names of both | files | names of files | "finished" |
  *     the target's name | its mode | removal of the journal
+ *
+ * If the target is one file, the folder holds it and the journal. At the end the file gets the
+ * target's name, and the folder is removed; in between, a folder with nothing but a finished
+ * journal is left.
  */
 #ifndef RS_CHECKPOINT_CONVERT_OUTPUT_H
 #define RS_CHECKPOINT_CONVERT_OUTPUT_H
@@ -22,9 +26,10 @@ typedef struct rs_output {
     char *target; /* as given, without trailing slashes */
     char *path;   /* where the files are: target.partial, or the target itself */
     rs_journal journal;
-    rs_names names; /* of the files that belong in the folder */
+    rs_names names;       /* of the files that belong in the folder */
+    const char *one_file; /* the target is this file of the folder; NULL: the folder */
     bool resumed;
-    bool named; /* the folder already has the target's name, and is finished */
+    bool named; /* folder or file already has the target's name, and is finished */
 } rs_output;
 
 typedef enum rs_output_kind {
@@ -33,21 +38,25 @@ typedef enum rs_output_kind {
     RS_OUTPUT_UNFINISHED /* an unfinished folder that somebody renamed to the target */
 } rs_output_kind;
 
-/* Finds out what exists under the target's name. */
+/* Finds out what exists under the target's name. A file is finished if its folder is left. */
 reshard_status rs_output_look(reshard_context *context, const char *target,
                               rs_output_kind *out_kind);
+/* The path of the target's partial folder, to be released with strlen + 1. NULL: no memory. */
+char *rs_output_partial(reshard_context *context, const char *target);
 /* Fails as rs_output_create does without `resume` if the target's partial folder exists. */
 reshard_status rs_output_check(reshard_context *context, const char *target);
-/* Creates the folder and its journal or, with `resume`, takes over those of an interrupted
+/* one_file: the file that will be the target; NULL: the folder will. Must outlive the output.
+ * Creates the folder and its journal or, with `resume`, takes over those of an interrupted
  * conversion with the same digest. Release in any case, even after an error. Errors: UNFINISHED if
  * an interrupted conversion is in the way and `resume` is not set; INVALID for anything else in the
  * way, with advice; IO. */
 reshard_status rs_output_create(rs_output *output, reshard_context *context, const char *target,
-                                const rs_journal_head *head, bool resume, bool sync);
+                                const char *one_file, const rs_journal_head *head, bool resume,
+                                bool sync);
 /* Opens the folder that rank 0 has created or taken over, whose journal has this nonce. Release in
  * any case. Errors: MISMATCH if this rank sees a different folder. */
 reshard_status rs_output_join(rs_output *output, reshard_context *context, const char *target,
-                              bool named, uint64_t nonce);
+                              const char *one_file, bool named, uint64_t nonce);
 /* Removes the folder and what is in it, as far as possible. */
 void rs_output_discard(rs_output *output);
 /* Closes everything and leaves the folder as it is. */

@@ -420,13 +420,20 @@ static void digest_source(const rs_conversion_run *run, uint64_t out_digest[2])
     rs_digest_finish(&digest, out_digest);
 }
 
+/* The file that the target is; NULL: it is a folder, also of several parts. */
+static const char *one_file(const rs_conversion_run *run)
+{
+    const rs_target *target = &run->conversion->target;
+    return target->format->is_one_file && target->file_count == 1 ? target->files[0].name : NULL;
+}
+
 static reshard_status create_output(rs_conversion_run *run)
 {
     const rs_target *target = &run->conversion->target;
     rs_journal_head head = {.thread_bytes = run->conversion->thread_bytes};
     digest_source(run, head.digest);
-    reshard_status status = rs_output_create(&run->output, run->context, run->target, &head,
-                                             run->options.resume, !run->options.no_sync);
+    reshard_status status = rs_output_create(&run->output, run->context, run->target, one_file(run),
+                                             &head, run->options.resume, !run->options.no_sync);
     for (int32_t i = 0; status == RESHARD_OK && i < target->file_count; i++) {
         if (target->files[i].name != NULL)
             status = rs_output_expect(&run->output, target->files[i].name);
@@ -452,7 +459,8 @@ static reshard_status open_output(rs_conversion_run *run, bool *out_finished)
     if (status != RESHARD_OK)
         return status;
     if (!leads)
-        status = rs_output_join(&run->output, run->context, run->target, (bits & 1) != 0, nonce);
+        status = rs_output_join(&run->output, run->context, run->target, one_file(run),
+                                (bits & 1) != 0, nonce);
     *out_finished = (bits & 2) != 0;
     return rs_team_agree(run->team, status);
 }

@@ -7,6 +7,7 @@
 #include "base/context.h"
 #include "base/dtype.h"
 #include "base/sort.h"
+#include "checkpoint/convert/donor.h"
 #include "checkpoint/convert/params_file.h"
 #include "checkpoint/open/formats.h"
 #include "checkpoint/rules/sizes.h"
@@ -309,10 +310,11 @@ static reshard_status tell_idle(rs_target *target, const rs_rulebook *book,
     return status;
 }
 
-/* map_config: the keys that a map asked for; NULL: there is no map. */
+/* map_config: the keys that a map asked for; NULL: there is no map. donor: the file that the format
+ * follows, and type what its tensors become; NULL: it follows none, and as there. */
 static reshard_status lay_out(rs_target *target, reshard_mesh *mesh,
                               const reshard_conversion_options *options,
-                              const rs_config *map_config)
+                              const rs_config *map_config, const rs_donor *donor)
 {
     const reshard_checkpoint *source = target->source;
     rs_cuts cuts;
@@ -320,26 +322,33 @@ static reshard_status lay_out(rs_target *target, reshard_mesh *mesh,
     rs_laying laying = {.target = target,
                         .source = source,
                         .cuts = &cuts,
-                        .file_bytes_max = options->shard_bytes_max};
+                        .file_bytes_max = options->shard_bytes_max,
+                        .donor = donor->checkpoint,
+                        .type = donor->type};
     reshard_status status =
         rs_cuts_init(&cuts, &target->arena, source, options, target->format->takes_model);
     if (status == RESHARD_OK && target->mapped != NULL)
         rs_mapped_select(target->mapped, &cuts.selection);
-    if (status == RESHARD_OK)
+    bool follows = target->format->follow != NULL;
+    if (status == RESHARD_OK && !follows)
         status = rs_selection_check_blocks(selection, options);
     target->prefix = selection->prefix;
-    if (status == RESHARD_OK)
+    if (status == RESHARD_OK && !follows)
         status = tell_behind(target, selection);
-    if (status == RESHARD_OK)
+    if (status == RESHARD_OK && !follows)
         status = tell_quantised(target, selection);
-    if (status == RESHARD_OK)
-        status = make_room(target, selection->count);
     if (status == RESHARD_OK)
         status = read_rules(target, source, mesh, options, &cuts);
     if (status == RESHARD_OK)
         status = compare_sizes(target, options, &cuts.book);
     if (status == RESHARD_OK)
         status = leave_tied(target, &cuts.book, &cuts.selection);
+    if (status == RESHARD_OK && follows)
+        status = rs_donor_check(donor, target);
+    if (status == RESHARD_OK && follows)
+        status = target->format->follow(&laying);
+    if (status == RESHARD_OK)
+        status = make_room(target, selection->count);
     if (status == RESHARD_OK && target->format->is_split)
         status = order_files(&laying, cuts.book.mesh);
     target->dequantises = options->dequantize != RESHARD_DTYPE_NONE || source->is_dequantised;
@@ -362,7 +371,7 @@ static reshard_status lay_out(rs_target *target, reshard_mesh *mesh,
 /* Lays out what a map makes of the source. The map has done what options do to single tensors. */
 static reshard_status lay_out_mapped(rs_target *target, reshard_mesh *mesh,
                                      const reshard_conversion_options *options,
-                                     const rs_naming *naming)
+                                     const rs_naming *naming, const rs_donor *donor)
 {
     rs_config config;
     reshard_conversion_options others = *options;
@@ -371,6 +380,7 @@ static reshard_status lay_out_mapped(rs_target *target, reshard_mesh *mesh,
                              .lines = &target->lines,
                              .warnings = &target->warnings,
                              .takes_model = target->format->takes_model,
+                             .keeps_blocks = target->format->follow != NULL,
                              .verb = "written",
                              .does = "writes"};
     reshard_status status =
@@ -388,7 +398,7 @@ static reshard_status lay_out_mapped(rs_target *target, reshard_mesh *mesh,
     if (status == RESHARD_OK && target->mapped != NULL && naming != NULL)
         status = rs_params_file_make(target, naming, &config);
     if (status == RESHARD_OK)
-        status = lay_out(target, mesh, &others, &config);
+        status = lay_out(target, mesh, &others, &config, donor);
     rs_config_release(&config);
     return status;
 }
@@ -421,6 +431,7 @@ reshard_status rs_target_init(rs_target *target, const reshard_checkpoint *sourc
 {
     reshard_mesh *mesh = NULL;
     const rs_naming *naming = NULL;
+    rs_donor donor = {.checkpoint = NULL};
     reshard_conversion_options chosen = *given, *options = &chosen;
     bool has_map = options->map_file != NULL || options->map_text != NULL;
     *target = (rs_target){.context = source->context,
@@ -442,11 +453,14 @@ reshard_status rs_target_init(rs_target *target, const reshard_checkpoint *sourc
             reshard_mesh_parse(target->context, options->to != NULL ? options->to : "1", &mesh);
     if (status == RESHARD_OK)
         status = choose_format(target, mesh, options, naming);
+    if (status == RESHARD_OK && target->format->follow != NULL)
+        status = rs_donor_open(&donor, target, options);
     if (status == RESHARD_OK)
-        status = has_map || naming != NULL ? lay_out_mapped(target, mesh, options, naming)
-                                           : lay_out(target, mesh, options, NULL);
-    if (status == RESHARD_OK && options->like != NULL)
+        status = has_map || naming != NULL ? lay_out_mapped(target, mesh, options, naming, &donor)
+                                           : lay_out(target, mesh, options, NULL, &donor);
+    if (status == RESHARD_OK && options->like != NULL && target->format->follow == NULL)
         status = rs_target_check_like(target, options->like);
+    reshard_checkpoint_destroy(donor.checkpoint);
     reshard_mesh_release(mesh);
     return status;
 }

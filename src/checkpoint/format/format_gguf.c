@@ -9,6 +9,7 @@
 #include "checkpoint/format/file_names.h"
 #include "checkpoint/format/gguf_config.h"
 #include "checkpoint/format/gguf_decode.h"
+#include "checkpoint/format/gguf_write.h"
 #include "checkpoint/format/plain_formats.h"
 #include "text/text.h"
 
@@ -277,7 +278,7 @@ static reshard_status add_tensors(reshard_checkpoint *checkpoint, int32_t file, 
     return status;
 }
 
-/* Tells each tensor its block type, once tensors are joined. */
+/* Tells each tensor its block type, and where its blocks are, once tensors are joined. */
 static reshard_status set_block_types(reshard_checkpoint *checkpoint)
 {
     int64_t count = 0;
@@ -290,7 +291,12 @@ static reshard_status set_block_types(reshard_checkpoint *checkpoint)
                                 : -1;
             if (index < 0)
                 continue;
+            const rs_stored_piece blocks = {.file = f, .at = tensor->at};
             checkpoint->tensors[index].block_type = tensor->block_type;
+            checkpoint->tensors[index].blocks =
+                rs_arena_copy(&checkpoint->arena, &blocks, 1, sizeof blocks);
+            if (checkpoint->tensors[index].blocks == NULL)
+                return rs_allocation_status();
             count++;
         }
     }
@@ -351,4 +357,14 @@ const rs_format rs_format_gguf = {
     .looks_for = "*.gguf",
     .probe = probe,
     .read = read_files,
+    .is_for_engines = true,
+    .is_one_file = true,
+    .limits_files = true,
+    .is_packed = true,
+    .leaves_tied = rs_gguf_leaves_tied,
+    .follow = rs_gguf_follow,
+    .lay_out = rs_gguf_lay_out,
+    .name_file = rs_gguf_name_file,
+    .place = rs_gguf_place,
+    .write_head = rs_gguf_write_head,
 };

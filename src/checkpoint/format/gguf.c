@@ -223,7 +223,7 @@ static reshard_status find_alignment(const scanner *from, rs_gguf *gguf)
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-static reshard_dtype plain_dtype(uint32_t type)
+reshard_dtype rs_gguf_plain_dtype(uint32_t type)
 {
     switch (type) {
     case 0:
@@ -286,7 +286,7 @@ static reshard_status take_shape(scanner *from, rs_gguf *gguf, rs_gguf_tensor *t
 static reshard_status size_tensor(const scanner *from, rs_gguf_tensor *tensor)
 {
     int64_t each = 1, elements = 1, bytes = 0;
-    tensor->dtype = plain_dtype(tensor->type);
+    tensor->dtype = rs_gguf_plain_dtype(tensor->type);
     if (tensor->dtype == RESHARD_DTYPE_NONE) {
         tensor->block_type = rs_block_type_find(rs_cpu_detect(), tensor->type);
         tensor->dtype = RESHARD_F32;

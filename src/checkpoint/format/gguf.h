@@ -73,6 +73,8 @@ reshard_status rs_gguf_read(reshard_context *context, const rs_file *file, rs_gg
 /* Takes NULL. `body` is an rs_gguf; so it serves as a file's body_destroy. */
 void rs_gguf_destroy(void *body);
 
+/* The dtype of a type that has no blocks; NONE for those that have. */
+reshard_dtype rs_gguf_plain_dtype(uint32_t type);
 /* Bytes of an item; 0: its length is in front of it. */
 size_t rs_gguf_kind_bytes(rs_gguf_kind kind);
 /* A little-endian number of up to eight bytes. */

@@ -202,7 +202,7 @@ static reshard_status make_folder(saving *s)
         status = rs_fail(RESHARD_ERR_INVALID, "%.300s: exists already", s->path);
     digest_target(&s->target, head.digest);
     if (status == RESHARD_OK)
-        status = rs_output_create(&s->output, s->context, s->path, &head, false, s->sync);
+        status = rs_output_create(&s->output, s->context, s->path, NULL, &head, false, s->sync);
     for (int32_t i = 0; status == RESHARD_OK && i < s->target.file_count; i++) {
         if (s->target.files[i].name != NULL)
             status = rs_output_expect(&s->output, s->target.files[i].name);
@@ -221,7 +221,7 @@ static reshard_status open_folder(saving *s)
     if (status != RESHARD_OK)
         return status;
     if (!first)
-        status = rs_output_join(&s->output, s->context, s->path, false, numbers[0]);
+        status = rs_output_join(&s->output, s->context, s->path, NULL, false, numbers[0]);
     status = reshard_group_agree(s->group, status);
     if (first && status != RESHARD_OK)
         rs_output_discard(&s->output);

@@ -73,7 +73,9 @@ const rs_naming rs_namings[] = {
      .has_hf_names = true},
     {.name = "gguf",
      .summary = "GGUF, as llama.cpp names tensors",
-     .signs = {"blk.{0..}.attn_norm.weight", "blk.{0..}.ffn_down.weight"}},
+     .signs = {"blk.{0..}.attn_norm.weight", "blk.{0..}.ffn_down.weight"},
+     .format = "gguf",
+     .split_format = "gguf"},
     {.name = "hf", .summary = "Hugging Face: the names in a model's repository"},
     {.name = NULL},
 };

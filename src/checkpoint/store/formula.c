@@ -266,6 +266,21 @@ static void fill_box(const rs_stored_tensor *tensor, const int64_t *size, char *
     }
 }
 
+/* Copies a box of a tensor that is held in memory. */
+static void copy_box(const rs_stored_tensor *tensor, const int64_t *offset, const int64_t *size,
+                     char *memory)
+{
+    int64_t from[RESHARD_NDIM_MAX], to[RESHARD_NDIM_MAX], at = 0;
+    int32_t ndim = tensor->carried_ndim;
+    rs_copy copy;
+    rs_dense_strides(ndim, tensor->carried_shape, from);
+    rs_dense_strides(ndim, size, to);
+    for (int32_t d = 0; d < ndim; d++)
+        at += offset[d] * from[d];
+    rs_copy_prepare(&copy, tensor->element_bytes, ndim, size, from, to);
+    rs_copy_run(&copy, (const char *)tensor->formula->held + at * tensor->element_bytes, memory);
+}
+
 /* ---- casts ----------------------------------------------------------------------------------- */
 
 /* Half of a level's scratch holds what is cast; the rest is for reading it. */
@@ -314,6 +329,8 @@ static size_t count_scratch(const rs_stored_tensor *tensor)
         return bytes;
     if (formula->cast_from != NULL)
         return bytes + count_scratch(formula->cast_from);
+    if (formula->values != NULL) /* half of it is for what is encoded */
+        return 2 * count_scratch(formula->values);
     for (int64_t i = 0; i < formula->link_count; i++) {
         if (formula->links[i].source->formula != NULL)
             return 2 * bytes;
@@ -325,6 +342,8 @@ static reshard_status read_box(const rs_stored_tensor *tensor, const int64_t *of
                                const int64_t *size, void *memory, char *scratch,
                                size_t scratch_bytes, rs_formula_tally *tally)
 {
+    if (tensor->formula->values != NULL)
+        return rs_formula_encode(tensor, offset, size, memory, scratch, scratch_bytes, tally);
     if (tensor->formula->cast_from != NULL)
         return read_box_cast(tensor, offset, size, memory, scratch, scratch_bytes, tally);
     if (tensor->formula->links != NULL)
@@ -341,6 +360,10 @@ reshard_status rs_formula_read(const rs_stored_tensor *tensor, const int64_t *of
     assert(tensor->formula != NULL);
     if (tensor->formula->constant != NULL) {
         fill_box(tensor, size, memory);
+        return RESHARD_OK;
+    }
+    if (tensor->formula->held != NULL) {
+        copy_box(tensor, offset, size, memory);
         return RESHARD_OK;
     }
     reshard_context *context = tensor->formula->checkpoint->context;

@@ -13,6 +13,9 @@
  *          one.
  *  constant: every element is the same.
  *  cast:    the elements of another tensor, stored or computed, in another dtype.
+ *  held:    all its bytes are in memory; they are few.
+ *  encoded: values of another tensor, held by files or one of the kinds above, in blocks of a
+ *          quantised type. Its elements are bytes, and its last dim is a block.
  */
 #ifndef RS_CHECKPOINT_STORE_FORMULA_H
 #define RS_CHECKPOINT_STORE_FORMULA_H
@@ -41,7 +44,11 @@ typedef struct rs_formula {
     const rs_formula_link *links;
     double added;                      /* linked only: what is added to each element */
     const void *constant;              /* constant only: one element; else NULL */
+    const void *held;                  /* held only; else NULL */
     const rs_stored_tensor *cast_from; /* cast only; else NULL */
+    /* encoded only; else NULL */
+    const rs_stored_tensor *values;
+    const struct rs_block_type *encoding;
 } rs_formula;
 
 static inline bool rs_formula_is_quantised(const rs_stored_tensor *tensor)
@@ -56,6 +63,13 @@ static inline bool rs_formula_was_quantised(const rs_stored_tensor *tensor)
     return rs_formula_is_quantised(tensor) || (formula != NULL && formula->link_count != 0 &&
                                                rs_formula_is_quantised(formula->links[0].source));
 }
+
+/* Computes a box of an encoded tensor, of whole blocks. scratch: as rs_formula_read. Errors: RANGE,
+ * naming the tensor and a value that the type cannot hold. */
+struct rs_formula_tally;
+reshard_status rs_formula_encode(const rs_stored_tensor *tensor, const int64_t *offset,
+                                 const int64_t *size, char *memory, char *scratch,
+                                 size_t scratch_bytes, struct rs_formula_tally *tally);
 
 /* Scratch for computing a tensor; one that is made of computed ones needs it for each of them. */
 #define RS_FORMULA_SCRATCH_MIN ((size_t)64 << 10)

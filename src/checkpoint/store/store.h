@@ -127,6 +127,7 @@ typedef struct rs_stored_tensor {
     /* NULL: files hold it as its dtype says; else in these blocks, which are decoded while they are
      * read, and dtype is what they are decoded to */
     const struct rs_block_type *block_type;
+    const struct rs_stored_piece *blocks; /* with a block_type: where the blocks lie, dense */
 } rs_stored_tensor;
 
 /* A line of metadata that files carry beside their tensors. */

@@ -87,6 +87,11 @@ typedef struct rs_format {
     /* The format that writes tensors which say how they are split (DTensor); NULL: there is
      * none. */
     const struct rs_format *placed;
+    /* If there is one file, it gets the target's name; and nothing goes along in any case. */
+    bool is_one_file;
+    /* Entries lie in the order in which lay_out leaves them, and data need not begin on a page, so
+     * the file system cannot share blocks. */
+    bool is_packed;
     bool skips_empty; /* files without entries are not written */
     bool has_crcs;    /* finish needs the CRCs of entries */
     /* takes only the model of a checkpoint that nests, unless everything is asked for */
@@ -96,6 +101,9 @@ typedef struct rs_format {
     bool (*leaves_tied)(rs_slice name);
     /* Can it hold this value, which is not a tensor? NULL: it holds no values. */
     bool (*holds_value)(const rs_stored_value *value);
+    /* A file of this format (laying->donor) says which tensors are written, and as what: changes
+     * the selection to these. Such a format needs one. NULL: whatever is selected is written. */
+    reshard_status (*follow)(rs_laying *laying);
     /* Decides which pieces of which tensor go into which file: fills in the target's tensors and
      * entries and, unless the format is split, its file_count. */
     reshard_status (*lay_out)(rs_laying *laying);

@@ -301,7 +301,7 @@ reshard_status rs_target_place(rs_target *target)
     target->names_are_plain = true;
     for (int64_t i = 0; target->names_are_plain && i < target->tensor_count; i++)
         target->names_are_plain = rs_json_is_plain(target->tensors[i].name);
-    if (target->entry_count != 0)
+    if (target->entry_count != 0 && !target->format->is_packed)
         status = sort_entries(target);
     if (status == RESHARD_OK)
         status = add_files(target);
@@ -345,6 +345,7 @@ void rs_pieces_digest(rs_digest *digest, const rs_stored_tensor *tensor)
 void rs_target_digest(const rs_target *target, rs_digest *digest)
 {
     rs_digest_bytes(digest, target->format->name, strlen(target->format->name));
+    rs_digest_bytes(digest, target->document.bytes, target->document.count);
     for (int32_t i = 0; i < target->file_count; i++) {
         const char *name = target->files[i].name != NULL ? target->files[i].name : "";
         rs_digest_bytes(digest, name, strlen(name));

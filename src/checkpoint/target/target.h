@@ -91,7 +91,7 @@ struct rs_target {
      * of the source that does not go along. NULL: none. */
     const char *made_name, *left_name;
     rs_slice made_text;
-    /* a text that the format puts into every file; only the format knows its meaning */
+    /* bytes that the format puts into every file; only the format knows their meaning */
     rs_slice document;
 };
 
@@ -136,6 +136,8 @@ struct rs_laying {
     uint64_t file_bytes_max; /* whole tensors: begin another file beyond this; 0: chosen here */
     const reshard_live_tensor *live; /* tensors in memory, name_count of them */
     uint64_t *loads;                 /* while cutting: by file, the bytes so far */
+    const reshard_checkpoint *donor; /* for `follow`; else NULL */
+    const char *type; /* for `follow`: of all tensors, if possible; NULL: as the donor's */
 };
 
 reshard_status rs_target_add_array(rs_target *target, const rs_target_array *array,

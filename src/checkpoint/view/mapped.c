@@ -446,7 +446,8 @@ static reshard_status make_mapped(rs_mapped_order *order, const reshard_checkpoi
                                    .source = source,
                                    .item_count = mapped->selection.count,
                                    .items = mapped->selection.items,
-                                   .result = choice->result};
+                                   .result = choice->result,
+                                   .keeps_blocks = order->keeps_blocks};
     making m = {.mapping = &mapping};
     m.seen = rs_arena_allocate_array(order->arena, (size_t)read, sizeof *m.seen);
     if (m.seen == NULL)
@@ -552,7 +553,7 @@ reshard_status rs_mapped_create(rs_mapped_order *order, const reshard_checkpoint
                      options->only != NULL;
     if (status == RESHARD_OK)
         status = leave_states(order, source, takes_all, &mapped->selection);
-    if (status == RESHARD_OK)
+    if (status == RESHARD_OK && !order->keeps_blocks)
         status = rs_selection_check_blocks(&mapped->selection, options);
     if (status == RESHARD_OK)
         status = create(order, source, options, naming, config, mapped, &is_made);

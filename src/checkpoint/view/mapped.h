@@ -56,6 +56,7 @@ typedef struct rs_mapped_order {
     rs_arena *arena;            /* of everything that is made */
     rs_notes *lines, *warnings; /* what the map leaves out; what is probably wrong */
     bool takes_model;           /* of a source with an optimizer, only the model is wanted */
+    bool keeps_blocks;          /* tensors that are only renamed may stay in their blocks */
     const char *verb;           /* what is done to the tensors: "written" */
     const char *does;           /* what the map does then: "writes" */
     const char *naming;         /* out: for the user, the two namings and how they were found */
@@ -129,6 +130,7 @@ typedef struct rs_map_making {
     int64_t item_count;
     const rs_selected *items; /* the tensors that the map was resolved on */
     const reshard_map_result *result;
+    bool keeps_blocks; /* a tensor that is only renamed may be written in its blocks */
 } rs_map_making;
 
 /* Makes a tensor. *out_is_same: it is a tensor of the source as it is, under its name. *out_links:

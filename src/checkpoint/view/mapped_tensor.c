@@ -409,11 +409,15 @@ static reshard_status make_linked(const rs_map_making *mapping, const reshard_ma
 
 /* Takes over the pieces of a tensor that is only renamed. Its copies are compared under its own
  * name. */
-static void take_whole(const rs_stored_tensor *source, rs_slice name, rs_stored_tensor *made)
+static void take_whole(const rs_map_making *mapping, const rs_stored_tensor *source, rs_slice name,
+                       rs_stored_tensor *made)
 {
     *made = *source;
     made->name = name;
-    made->block_type = NULL; /* whoever selected it has said what it becomes */
+    if (!mapping->keeps_blocks) {
+        made->block_type = NULL; /* whoever selected it has said what it becomes */
+        made->blocks = NULL;
+    }
     made->copy_count = 0;
     made->copies = NULL;
 }
@@ -453,7 +457,7 @@ reshard_status rs_mapped_make(const rs_map_making *mapping, const reshard_map_ta
     *out_is_same = !has_links && target->origin == RESHARD_MAP_LINKS;
     if (has_links && target->added == 0 && is_identity(target, &links[0])) {
         *out_is_same = rs_slice_compare(links[0].source->name, name) == 0;
-        take_whole(links[0].source, name, out_made);
+        take_whole(mapping, links[0].source, name, out_made);
         return RESHARD_OK;
     }
     reshard_dtype dtype = has_links ? links[0].source->dtype : target->dtype;

@@ -77,7 +77,7 @@ static void begin_and_stop(void)
     rs_output output;
     rs_ledger ledger;
     rs_file *file = NULL;
-    assert_int_equal(rs_output_create(&output, NULL, target, &head, false, true), RESHARD_OK);
+    assert_int_equal(rs_output_create(&output, NULL, target, NULL, &head, false, true), RESHARD_OK);
     assert_false(output.resumed || output.named);
     check_text(HEAD RUN);
     assert_int_equal(rs_ledger_init(&ledger, NULL, 10), RESHARD_OK);
@@ -103,10 +103,11 @@ static void test_output__goes_on_where_it_stopped(void **state)
     begin_and_stop();
     /* The last line is cut off. */
     change_journal("done 7 1\ndone 4 1", strlen(HEAD RUN "done 1 2\n"));
-    assert_int_equal(rs_output_create(&output, NULL, target, &head, false, true),
+    assert_int_equal(rs_output_create(&output, NULL, target, NULL, &head, false, true),
                      RESHARD_ERR_UNFINISHED);
     rs_output_release(&output);
-    assert_int_equal(rs_output_create(&output, NULL, target, &less_memory, true, true), RESHARD_OK);
+    assert_int_equal(rs_output_create(&output, NULL, target, NULL, &less_memory, true, true),
+                     RESHARD_OK);
     assert_true(output.resumed && !output.named);
     assert_int_equal(output.journal.head.thread_bytes, 1048576);
     check_text(HEAD RUN "done 1 2\ndone 7 1\n" RUN);
@@ -149,7 +150,7 @@ static void test_output__what_was_not_begun_is_zero(void **state)
     memset(bytes, 7, sizeof bytes);
     assert_int_equal(rs_file_write(file, bytes, sizeof bytes, 0), RESHARD_OK);
     rs_file_close(file);
-    assert_int_equal(rs_output_create(&output, NULL, target, &head, true, true), RESHARD_OK);
+    assert_int_equal(rs_output_create(&output, NULL, target, NULL, &head, true, true), RESHARD_OK);
     assert_int_equal(rs_output_file(&output, "data", 5000, false, NULL, &file), RESHARD_OK);
     assert_int_equal(rs_file_read(file, bytes, sizeof bytes, 0), RESHARD_OK);
     for (size_t i = 0; i < sizeof bytes; i++)
@@ -161,7 +162,7 @@ static void test_output__what_was_not_begun_is_zero(void **state)
 static void check_refused(const char *words)
 {
     rs_output output;
-    assert_int_equal(rs_output_create(&output, NULL, target, &head, true, true),
+    assert_int_equal(rs_output_create(&output, NULL, target, NULL, &head, true, true),
                      RESHARD_ERR_INVALID);
     if (strstr(reshard_error_text(), words) == NULL)
         fail_msg("%s", reshard_error_text());
@@ -186,7 +187,7 @@ static void test_output__refuses_what_is_not_its_own(void **state)
     const rs_journal_head other = {{head.digest[0], head.digest[1] + 1}, 1048576};
     rs_output output;
     begin_and_stop();
-    assert_int_equal(rs_output_create(&output, NULL, target, &other, true, true),
+    assert_int_equal(rs_output_create(&output, NULL, target, NULL, &other, true, true),
                      RESHARD_ERR_INVALID);
     assert_non_null(strstr(reshard_error_text(), "of another conversion"));
     rs_output_release(&output);
@@ -213,7 +214,8 @@ static void test_output__head_cut_off(void **state)
             assert_int_equal(rs_file_write(file, HEAD RUN, (size_t)length, 0), RESHARD_OK);
             rs_file_close(file);
         }
-        assert_int_equal(rs_output_create(&output, NULL, target, &head, true, true), RESHARD_OK);
+        assert_int_equal(rs_output_create(&output, NULL, target, NULL, &head, true, true),
+                         RESHARD_OK);
         assert_false(output.resumed);
         check_text(HEAD RUN);
         rs_output_discard(&output);
@@ -254,12 +256,55 @@ static void test_output__named(void **state)
     }
     char slashes[104];
     (void)snprintf(slashes, sizeof slashes, "%s//", target);
-    assert_int_equal(rs_output_create(&output, NULL, slashes, &head, true, true), RESHARD_OK);
+    assert_int_equal(rs_output_create(&output, NULL, slashes, NULL, &head, true, true), RESHARD_OK);
     assert_true(output.named && output.journal.state.finished);
     assert_string_equal(output.target, target);
     assert_string_equal(output.path, target);
     assert_int_equal(rs_output_publish(&output, false), RESHARD_OK);
     rs_output_release(&output);
+    assert_int_equal(rs_output_look(NULL, target, &kind), RESHARD_OK);
+    assert_int_equal(kind, RS_OUTPUT_OTHER);
+}
+
+/* One file gets the target's name, and its folder goes. If the run ends in between, the next one
+ * removes the folder. */
+static void test_output__one_file(void **state)
+{
+    (void)state;
+    rs_output output;
+    rs_output_kind kind = RS_OUTPUT_UNFINISHED;
+    rs_path_kind found = RS_PATH_NONE;
+    rs_file *file = NULL;
+    char inside[160];
+    (void)snprintf(inside, sizeof inside, "%s/data", partial);
+    assert_int_equal(rs_output_create(&output, NULL, target, "data", &head, false, true),
+                     RESHARD_OK);
+    assert_int_equal(rs_output_file(&output, "data", 5000, false, NULL, &file), RESHARD_OK);
+    rs_file_close(file);
+    assert_int_equal(rs_journal_end_blocks(&output.journal, 0, true), RESHARD_OK);
+    assert_int_equal(rs_journal_finish(&output.journal, true), RESHARD_OK);
+    rs_output_release(&output);
+    /* The folder still holds the file: another one of the target's name is not ours. */
+    assert_int_equal(rs_file_create(NULL, target, &file), RESHARD_OK);
+    rs_file_close(file);
+    assert_int_equal(rs_output_look(NULL, target, &kind), RESHARD_OK);
+    assert_int_equal(kind, RS_OUTPUT_OTHER);
+    assert_int_equal(rs_path_remove(NULL, target), RESHARD_OK);
+    assert_int_equal(rs_path_rename(NULL, inside, target), RESHARD_OK);
+    assert_int_equal(rs_output_look(NULL, target, &kind), RESHARD_OK);
+    assert_int_equal(kind, RS_OUTPUT_FINISHED);
+    assert_int_equal(rs_output_create(&output, NULL, target, "data", &head, true, true),
+                     RESHARD_OK);
+    assert_true(output.resumed && output.named && output.journal.state.finished);
+    assert_int_equal(rs_output_open_file(&output, "data", 5000, &file), RESHARD_OK);
+    assert_string_equal(rs_file_path(file), target);
+    rs_file_close(file);
+    assert_int_equal(rs_output_publish(&output, true), RESHARD_OK);
+    rs_output_release(&output);
+    assert_int_equal(rs_path_kind_of(partial, &found), RESHARD_OK);
+    assert_int_equal(found, RS_PATH_NONE);
+    assert_int_equal(rs_path_kind_of(target, &found), RESHARD_OK);
+    assert_int_equal(found, RS_PATH_FILE);
     assert_int_equal(rs_output_look(NULL, target, &kind), RESHARD_OK);
     assert_int_equal(kind, RS_OUTPUT_OTHER);
 }
@@ -270,16 +315,18 @@ static void test_output__joins_the_same_folder_only(void **state)
     (void)state;
     rs_output output, joined;
     begin_and_stop();
-    assert_int_equal(rs_output_create(&output, NULL, target, &head, true, true), RESHARD_OK);
+    assert_int_equal(rs_output_create(&output, NULL, target, NULL, &head, true, true), RESHARD_OK);
     uint64_t nonce = output.journal.state.nonce;
-    assert_int_equal(rs_output_join(&joined, NULL, target, false, nonce), RESHARD_OK);
+    assert_int_equal(rs_output_join(&joined, NULL, target, NULL, false, nonce), RESHARD_OK);
     rs_output_release(&joined);
-    assert_int_equal(rs_output_join(&joined, NULL, target, true, nonce), RESHARD_ERR_MISMATCH);
+    assert_int_equal(rs_output_join(&joined, NULL, target, NULL, true, nonce),
+                     RESHARD_ERR_MISMATCH);
     rs_output_release(&joined);
     rs_output_release(&output);
-    assert_int_equal(rs_output_create(&output, NULL, target, &head, true, true), RESHARD_OK);
+    assert_int_equal(rs_output_create(&output, NULL, target, NULL, &head, true, true), RESHARD_OK);
     assert_true(output.journal.state.nonce != nonce);
-    assert_int_equal(rs_output_join(&joined, NULL, target, false, nonce), RESHARD_ERR_MISMATCH);
+    assert_int_equal(rs_output_join(&joined, NULL, target, NULL, false, nonce),
+                     RESHARD_ERR_MISMATCH);
     assert_non_null(strstr(reshard_error_text(), "is not the folder that rank 0 writes into"));
     rs_output_release(&joined);
     rs_output_release(&output);
@@ -295,7 +342,7 @@ static void test_output__names_that_do_not_belong(void **state)
     (void)snprintf(path, sizeof path, "%s/.theirs", partial);
     assert_int_equal(rs_file_create(NULL, path, &file), RESHARD_OK);
     rs_file_close(file);
-    assert_int_equal(rs_output_create(&output, NULL, target, &head, true, true), RESHARD_OK);
+    assert_int_equal(rs_output_create(&output, NULL, target, NULL, &head, true, true), RESHARD_OK);
     assert_int_equal(rs_output_expect(&output, "data"), RESHARD_OK);
     assert_int_equal(rs_output_check_names(&output, false), RESHARD_ERR_INVALID);
     assert_non_null(strstr(reshard_error_text(), "out.partial/.theirs: does not belong there"));
@@ -315,7 +362,8 @@ static void test_output__mode_by_umask(void **state)
         rs_output output;
         struct stat found;
         mode_t before = umask(masks[i]);
-        assert_int_equal(rs_output_create(&output, NULL, target, &head, false, true), RESHARD_OK);
+        assert_int_equal(rs_output_create(&output, NULL, target, NULL, &head, false, true),
+                         RESHARD_OK);
         assert_int_equal(stat(partial, &found), 0);
         assert_int_equal(found.st_mode & 0777, 0700);
         assert_int_equal(rs_output_publish(&output, true), RESHARD_OK);
@@ -336,6 +384,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_output__head_cut_off, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_output__what_was_not_begun_is_zero, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_output__named, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_output__one_file, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_output__joins_the_same_folder_only, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_output__names_that_do_not_belong, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_output__mode_by_umask, set_up, tear_down),

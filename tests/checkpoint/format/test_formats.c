@@ -16,7 +16,7 @@ static void test_formats__list(void **state)
     } rows[] = {{"sharded-state", 1, 1, 1},
                 {"hf", 1, 0, 0},
                 {"torch-checkpointing", 0, 0, 0},
-                {"gguf", 0, 0, 0},
+                {"gguf", 1, 0, 0},
                 {"dcp-safetensors", 1, 1, 0},
                 {"megatron", 1, 1, 0},
                 {"megatron-legacy", 0, 0, 0},
@@ -72,10 +72,11 @@ static void test_formats__writers(void **state)
     assert_int_equal(rs_format_find_writer("rank-files", &format), RESHARD_OK);
     assert_string_equal(format->name, "rank-files");
     assert_int_equal(rs_format_find_writer("safetensors", &format), RESHARD_ERR_NOT_FOUND);
-    assert_string_equal(reshard_error_text(),
-                        "format \"safetensors\" cannot be written (there are "
-                        "sharded-state, hf, dcp-safetensors, megatron, dcp, rank-files, universal, "
-                        "consolidated, torch-ranks, torch)");
+    assert_string_equal(
+        reshard_error_text(),
+        "format \"safetensors\" cannot be written (there are "
+        "sharded-state, hf, gguf, dcp-safetensors, megatron, dcp, rank-files, universal, "
+        "consolidated, torch-ranks, torch)");
     assert_string_equal(rs_format_default_writer(false)->name, "hf");
     assert_string_equal(rs_format_default_writer(true)->name, "dcp-safetensors");
 }

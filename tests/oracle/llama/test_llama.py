@@ -66,6 +66,31 @@ class TypesTest(support.CommandTest):
         self.compare(tensors)
 
 
+class WrittenTypesTest(support.CommandTest):
+    """What this library writes has ggml's bytes."""
+
+    def test_bytes(self):
+        folder = tempfile.mkdtemp(prefix="reshard-test-")
+        self.addCleanup(shutil.rmtree, folder)
+        rnd = numpy.random.default_rng(3)
+        sizes = 10.0 ** rnd.integers(-9, 4, (512, 64, 1))
+        values = (rnd.standard_normal((512, 64, 32)) * sizes).astype("<f4")
+        values[::7, ::5] = numpy.rint(values[::7, ::5])  # equal ones, zeros, and halves between codes
+        values[::11, ::3] = 0
+        values[3, 2, :] = numpy.arange(32) - 15.5
+        values[3, 2, 0] = 127
+        values = values.reshape(512, 2048)
+        files.write(f"{folder}/hf/model.safetensors", {"output.weight": ("F32", [512, 2048], values.tobytes())})
+        gguf.write(f"{folder}/base.gguf", [("general.architecture", gguf.TEXT, "none")], [("output.weight", "F32", [512, 2048], bytes(values.nbytes))])
+        for dtype, name in (("f16", "F16"), ("bf16", "BF16"), ("q8_0", "Q8_0")):
+            out = f"{folder}/{dtype}.gguf"
+            self.read_text("convert", f"{folder}/hf", out, "--format", "gguf", "--like", f"{folder}/base.gguf", "--dtype", dtype, "--quiet")
+            number, elements, size = gguf.TYPES[name]
+            wanted = engine.quantise(number, 2048 // elements * size, values)
+            with open(out, "rb") as file:
+                self.assertTrue(file.read().endswith(wanted), dtype)
+
+
 HIDDEN, HEADS, GROUPS, HEAD, WIDE, LAYERS, VOCABULARY, EXPERTS, USED = 64, 4, 2, 16, 96, 2, 50, 4, 2
 TOKENS = [3, 17, 41, 8, 25, 0, 49, 12]
 
@@ -139,10 +164,63 @@ class LogitsTest(support.CommandTest):
                 self.make(architecture, biases=biases)
                 print(f"{architecture}: logits within {self.compare(1e-5):.1e} of the largest")
 
-    def test_quantised(self):
-        """The engine rounds the other factor of each product to eight bits, too."""
-        self.make("llama", "Q8_0")
-        print(f"llama, Q8_0: logits within {self.compare(5e-2, '--dequantize', 'f32'):.1e} of the largest")
+    def write(self, dtype):
+        """Writes other numbers after the example of m.gguf. Returns them, and config.json."""
+        shutil.rmtree(f"{self.folder}/hf", ignore_errors=True)
+        self.read_text("convert", f"{self.folder}/m.gguf", f"{self.folder}/hf", "--as", "hf", "--quiet")
+        found = files.read(f"{self.folder}/hf/model.safetensors")[0]
+        weights = {name: self.new(*value[1]).astype("<f4") for name, value in found.items()}
+        files.write(f"{self.folder}/hf/model.safetensors", {name: ("F32", list(value.shape), value.tobytes()) for name, value in weights.items()})
+        if os.path.exists(f"{self.folder}/new.gguf"):
+            os.unlink(f"{self.folder}/new.gguf")
+        self.read_text("convert", f"{self.folder}/hf", f"{self.folder}/new.gguf", "--as", "gguf", "--like", f"{self.folder}/m.gguf", "--dtype", dtype, "--quiet")
+        with open(f"{self.folder}/hf/config.json", encoding="utf-8") as file:
+            return weights, json.load(file)
+
+    def check_parts(self, wanted):
+        """The same in parts: the very same logits."""
+        shutil.rmtree(f"{self.folder}/parts", ignore_errors=True)
+        self.read_text("convert", f"{self.folder}/hf", f"{self.folder}/parts", "--as", "gguf", "--like", f"{self.folder}/m.gguf", "--max-shard-size", "100K", "--quiet")
+        first = sorted(os.listdir(f"{self.folder}/parts"))[0]
+        self.assertNotIn("-of-00001", first)
+        numpy.testing.assert_array_equal(engine.logits(f"{self.folder}/parts/{first}", TOKENS, VOCABULARY), wanted)
+
+    @staticmethod
+    def distance(weights, config, theirs, rounds=None):
+        ours = forward.logits(weights, config, TOKENS, rounds)
+        return numpy.abs(ours - theirs).max() / numpy.abs(theirs).max()
+
+    def test_written(self):
+        """What is written loads, and gives the logits of the weights that it was made of."""
+        for architecture in ("llama", "qwen3", "qwen3moe"):
+            for dtype, limit in (("f32", 1e-5), ("f16", 2e-2), ("bf16", 2e-2)):
+                with self.subTest(f"{architecture} {dtype}"):
+                    self.make(architecture)
+                    weights, config = self.write(dtype)
+                    error = self.distance(weights, config, engine.logits(f"{self.folder}/new.gguf", TOKENS, VOCABULARY))
+                    if dtype == "f32":
+                        self.check_parts(engine.logits(f"{self.folder}/new.gguf", TOKENS, VOCABULARY))
+                    print(f"{architecture}, written as {dtype}: logits within {error:.1e} of the largest")
+                    self.assertLess(error, limit)
+
+    def test_written_q8_0(self):
+        """Weights of Q8_0 make the engine round the other factor of each product, too. A forward pass that does the same gives its
+        logits; how far one that does not is away depends on the weights, and is said."""
+        for architecture in ("llama", "qwen3", "qwen3moe"):
+            with self.subTest(architecture):
+                self.make(architecture)
+                weights, config = self.write("q8_0")
+                theirs = engine.logits(f"{self.folder}/new.gguf", TOKENS, VOCABULARY)
+                rounded = {}
+                for name, value in weights.items():
+                    rounded[name] = value
+                    if value.ndim == 2 and not name.endswith("mlp.gate.weight"):
+                        data = engine.quantise(8, value.shape[1] // 32 * 34, value)
+                        rounded[name] = engine.dequantise("Q8_0", data, value.size).reshape(value.shape)
+                error = self.distance(rounded, config, theirs, forward.in_eight_bits)
+                print(f"{architecture}, written as q8_0: logits within {error:.1e} of the largest; without the engine's rounding of activations "
+                      f"{self.distance(rounded, config, theirs):.1e}, and with weights that are not rounded either {self.distance(weights, config, theirs):.1e}")
+                self.assertLess(error, 1e-5)
 
 
 if __name__ == "__main__":
