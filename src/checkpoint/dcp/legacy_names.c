@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* legacy_names.c - see legacy_names.h: two tables of old names, and where numbers stand in a name. */
+/* legacy_names.c - see legacy_names.h: two tables of old names, and where numbers stand in a
+ * name. */
 #include "checkpoint/dcp/legacy_names.h"
 
 #include "base/error.h"

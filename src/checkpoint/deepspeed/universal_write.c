@@ -340,8 +340,9 @@ static reshard_status note_step(writing *w)
         has_step = w->files[i].kind == RS_UNIVERSAL_STEP;
     return has_step || w->moments == 0
                ? RESHARD_OK
-               : rs_target_say(w->target, "no tensor or value says how many steps the optimizer has "
-                                          "made, so the universal checkpoint says 0");
+               : rs_target_say(w->target,
+                               "no tensor or value says how many steps the optimizer has "
+                               "made, so the universal checkpoint says 0");
 }
 
 /* Moments of zeros for a source that has none, if the user wants them. */
