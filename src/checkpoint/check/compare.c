@@ -133,7 +133,7 @@ static reshard_status read_values(const reshard_comparison *comparison, rs_compa
     const rs_stored_tensor *a = &comparison->a->tensors[item->a];
     const rs_stored_tensor *b = &comparison->b->tensors[item->b];
     int64_t index[RESHARD_NDIM_MAX], size[RESHARD_NDIM_MAX];
-    unsigned char scratch[RS_VALUE_BYTES] = {0}, stored[RS_VALUE_BYTES] = {0};
+    unsigned char scratch[RS_VALUE_BYTES], stored[RS_VALUE_BYTES] = {0};
     rs_element_index(b, item->first, index);
     for (int32_t d = 0; d < b->carried_ndim; d++)
         size[d] = 1;
