@@ -239,6 +239,13 @@ static void try_conversions(void)
             (NULL, w.other, wild, &conversion));
     REFUSES(reshard_conversion_get_stats, reshard_conversion_stats, (w.conversion, wild));
     REFUSES(reshard_conversion_get_tensor, reshard_conversion_tensor, (w.conversion, 0, wild));
+    reshard_conversion *mapped = NULL;
+    OK(reshard_conversion_create(NULL, w.other,
+                                 RESHARD_OPTIONS(reshard_conversion_options,
+                                                 .map_text = "{x:**} = new.{x}\n", .as = "right"),
+                                 &mapped));
+    REFUSES(reshard_conversion_get_link, reshard_strided_link, (mapped, 0, 0, wild));
+    reshard_conversion_destroy(mapped);
     reshard_cuts *cuts = NULL;
     REFUSES(reshard_cuts_create, reshard_conversion_options, (w.other, wild, &cuts));
     assert_int_equal(reshard_cuts_create(w.other, NULL, &cuts), RESHARD_OK);

@@ -173,8 +173,11 @@ def read_place(text, shape):
         for repeat in repeats:
             count, step = map(int, repeat.split(" every "))
             along = {k + i * step for k in along for i in range(count)}
+        # In as few words as possible.
+        assert (part == ":") == (len(along) == extent), (text, shape)
+        assert max(along) - min(along) + 1 > len(along) or "x" not in part, text
         dims.append(sorted(along))
-    assert len(dims) == len(shape), text
+    assert len(dims) == len(shape) and any(part != ":" for part in text[1:-1].split(", ")), text
     return set(itertools.product(*dims))
 
 

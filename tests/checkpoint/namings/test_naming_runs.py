@@ -75,7 +75,7 @@ class RunsTest(NamingTest):
         """One conversion that is killed, at some time of the `seconds` that it takes, and again while it goes on, until it comes to its end."""
         kills = 0
         while not os.path.exists(self.at("out")):
-            resume = ["--resume"] if os.path.exists(self.at("out.partial/.reshard-journal")) else []
+            resume = ["--resume"] if os.path.exists(self.at("out.partial")) else []
             running = subprocess.Popen([support.COMMAND, *arguments, *resume], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
             # The fourth one may take as long as it wants.
             try:
