@@ -28,7 +28,7 @@ static reshard_status check(int holds, const char *what)
 static reshard_tensor *binary_cross_entropy(reshard_tensor *x, reshard_tensor *target)
 {
     reshard_tensor *size = reshard_sqrt(reshard_clamp(reshard_pow(x, 2), 1e-12, INFINITY));
-    reshard_tensor *tail = reshard_neg(reshard_log(reshard_sigmoid(size)));
+    reshard_tensor *tail = reshard_log1p(reshard_exp(reshard_neg(size)));
     return reshard_sub(reshard_add(tail, reshard_clamp(x, 0, INFINITY)), reshard_mul(target, x));
 }
 

@@ -51,6 +51,7 @@ RESHARD_API reshard_tensor *reshard_neg(reshard_tensor *x);
  * any layout that is not partial. */
 RESHARD_API reshard_tensor *reshard_exp(reshard_tensor *x);
 RESHARD_API reshard_tensor *reshard_log(reshard_tensor *x);
+RESHARD_API reshard_tensor *reshard_log1p(reshard_tensor *x); /* log(1 + x), exact near 0 */
 RESHARD_API reshard_tensor *reshard_sqrt(reshard_tensor *x);
 RESHARD_API reshard_tensor *reshard_tanh(reshard_tensor *x);
 RESHARD_API reshard_tensor *reshard_sigmoid(reshard_tensor *x);
