@@ -171,6 +171,38 @@ RESHARD_API reshard_tensor *reshard_causal_attention(reshard_tensor *q, reshard_
  *   R       S(i)     S(i)       P(sum)
  */
 RESHARD_API reshard_tensor *reshard_embedding(reshard_tensor *weight, reshard_tensor *indices);
+
+typedef struct reshard_embedding_bag_options {
+    size_t size;                 /* sizeof(reshard_embedding_bag_options) */
+    reshard_reduction reduction; /* of a bag: RESHARD_SUM, AVG or MAX */
+    /* For indices [n]: where each bag begins, i64 [bags]. They begin with 0, and do not fall. */
+    reshard_tensor *offsets;
+    int last_offset;                /* non-zero: offsets end with n, which begins no bag */
+    reshard_tensor *sample_weights; /* NULL, or a factor for each index, for SUM; with gradients */
+    int pads;                       /* non-zero: entries with the index padding_index do not count */
+    int64_t padding_index;          /* may be negative: counts from the last row */
+    /* Not 0: rows that indices name, padding included, are first scaled down to this norm, in the
+     * memory of the weight. This is not recorded. norm_type: the p of the norm; 0: 2. */
+    double max_norm, norm_type;
+} reshard_embedding_bag_options;
+
+/*
+ * Embeds bags of indices, and reduces each: for indices [bags, n], or [n] with offsets, gives [bags,
+ * size]. An empty bag, or one of padding only, gives zeros. The gradient of a maximum goes to the
+ * first entry that has it. options NULL: sums, of indices [bags, n]. Distributed, for each axis of
+ * one mesh:
+ *   weight  indices, offsets, sample weights   gives      gradients of weight, sample weights
+ *   R       R                                  R          R, R
+ *   S(0)    R                                  P(sum)     S(0), P(sum)
+ *   S(1)    R                                  S(1)       S(1), P(sum)
+ *   R       S(0)                               S(0)       P(sum), S(0)
+ * Offsets that are cut begin with 0 on each rank, and count that rank's indices. Collective for MAX
+ * if rows are cut (two numbers for each element of the result), and with max_norm if columns or
+ * indices are (a number for each row). Errors: also UNSUPPORTED for other reductions, and for
+ * last_offset with distributed offsets.
+ */
+RESHARD_API reshard_tensor *reshard_embedding_bag(reshard_tensor *weight, reshard_tensor *indices,
+                                                  const reshard_embedding_bag_options *options);
 /* The entries of a dim that indices [m] name, in the order of the indices. Distributed: the dim
  * must not be cut, and indices must be replicated. */
 RESHARD_API reshard_tensor *reshard_index_select(reshard_tensor *x, int32_t dim,
