@@ -179,18 +179,18 @@ typedef struct reshard_embedding_bag_options {
     reshard_tensor *offsets;
     int last_offset;                /* non-zero: offsets end with n, which begins no bag */
     reshard_tensor *sample_weights; /* NULL, or a factor for each index, for SUM; with gradients */
-    int pads;                       /* non-zero: entries with the index padding_index do not count */
-    int64_t padding_index;          /* may be negative: counts from the last row */
+    int pads;              /* non-zero: entries with the index padding_index do not count */
+    int64_t padding_index; /* may be negative: counts from the last row */
     /* Not 0: rows that indices name, padding included, are first scaled down to this norm, in the
      * memory of the weight. This is not recorded. norm_type: the p of the norm; 0: 2. */
     double max_norm, norm_type;
 } reshard_embedding_bag_options;
 
 /*
- * Embeds bags of indices, and reduces each: for indices [bags, n], or [n] with offsets, gives [bags,
- * size]. An empty bag, or one of padding only, gives zeros. The gradient of a maximum goes to the
- * first entry that has it. options NULL: sums, of indices [bags, n]. Distributed, for each axis of
- * one mesh:
+ * Embeds bags of indices, and reduces each: for indices [bags, n], or [n] with offsets, gives
+ * [bags, size]. An empty bag, or one of padding only, gives zeros. The gradient of a maximum goes
+ * to the first entry that has it. options NULL: sums, of indices [bags, n]. Distributed, for each
+ * axis of one mesh:
  *   weight  indices, offsets, sample weights   gives      gradients of weight, sample weights
  *   R       R                                  R          R, R
  *   S(0)    R                                  P(sum)     S(0), P(sum)

@@ -180,7 +180,8 @@ bool rs_follow_bag(reshard_tensor **tensors)
         append_cuts(&j.wanted[RS_BAG_WEIGHT], weight, d, d, NULL);
     append_cuts(&j.wanted[RS_BAG_INDICES], indices, 0, 0, weight);
     append_cuts(&j.wanted[RS_BAG_SIZES], &j.now[RS_BAG_SIZES], 0, 0, weight);
-    for (int32_t axis = 0; tensors[RS_BAG_SIZES] != NULL && axis < reshard_mesh_axis_count(weight->mesh); axis++) {
+    for (int32_t axis = 0;
+         tensors[RS_BAG_SIZES] != NULL && axis < reshard_mesh_axis_count(weight->mesh); axis++) {
         if (is_cut(&j.wanted[RS_BAG_INDICES], axis) == is_cut(&j.wanted[RS_BAG_SIZES], axis))
             continue;
         rs_axes_set(&j.wanted[RS_BAG_INDICES], axis,

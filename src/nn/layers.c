@@ -237,8 +237,8 @@ static reshard_value forward_bag(reshard_module *module, void *user, reshard_val
     reshard_tensor *weight = reshard_module_parameter(module, "weight"), *offsets = NULL;
     rs_bag bag;
     if (weight == NULL || weight->ndim != 2)
-        return reshard_value_of(
-            rs_scope_fail(rs_fail(RESHARD_ERR_INVALID, "embedding_bag: the weight is not a matrix")));
+        return reshard_value_of(rs_scope_fail(
+            rs_fail(RESHARD_ERR_INVALID, "embedding_bag: the weight is not a matrix")));
     reshard_status status = rs_bag_read(o, weight->shape[0], &bag);
     if (status != RESHARD_OK)
         return reshard_value_of(rs_scope_fail(rs_fail_within(status, "embedding_bag")));
@@ -249,8 +249,8 @@ static reshard_value forward_bag(reshard_module *module, void *user, reshard_val
     if (t[RS_BAG_INDICES] == NULL || !take_item(input, 1, &offsets) ||
         !take_item(input, 2, &t[RS_BAG_SAMPLES]))
         return reshard_value_of(NULL);
-    if (offsets != NULL && (t[RS_BAG_SIZES] = rs_bag_sizes(t[RS_BAG_INDICES], offsets,
-                                                           o->last_offset != 0)) == NULL)
+    if (offsets != NULL &&
+        (t[RS_BAG_SIZES] = rs_bag_sizes(t[RS_BAG_INDICES], offsets, o->last_offset != 0)) == NULL)
         return reshard_value_of(NULL);
     return reshard_value_of(rs_follow_bag(t) ? rs_bag_run(&bag) : NULL);
 }
@@ -275,10 +275,8 @@ reshard_status reshard_embedding_bag_create(reshard_context *context, int64_t co
         return status;
     *user = read;
     user->size = sizeof *user;
-    reshard_module_kind kind = {.name = "embedding_bag",
-                                .forward = forward_bag,
-                                .user = user,
-                                .forget = rs_user_free};
+    reshard_module_kind kind = {
+        .name = "embedding_bag", .forward = forward_bag, .user = user, .forget = rs_user_free};
     return create_embedding(context, &kind, count, width, options, out_module);
 }
 

@@ -190,8 +190,8 @@ static reshard_status add_cut(expansion *e, const reshard_module *module, const 
     *out_embedding = embedding;
     if (!embedding && strcmp(module->kind_name, "linear") != 0)
         return rs_fail(RESHARD_ERR_INVALID,
-                       "\"%s\" is a module of kind %s; linear, embedding and embedding_bag have %s", path,
-                       module->kind_name, columns ? "columns" : "rows");
+                       "\"%s\" is a module of kind %s; linear, embedding and embedding_bag have %s",
+                       path, module->kind_name, columns ? "columns" : "rows");
     reshard_tensor *weight = reshard_module_parameter(module, "weight");
     reshard_tensor *bias = reshard_module_parameter(module, "bias");
     reshard_status status = RESHARD_OK;

@@ -3,11 +3,11 @@
  * bag_lines.c - runs embedding or embedding_bag modules on cases that it reads, and prints what
  * comes out, for tests/oracle/pytorch/test_bags.py. Numbers of a case, separated by spaces:
  *
- *     module (0 embedding, 1 bag), ranks, cut (-1 none, 0 rows, 1 columns), own (0 the same input on
- *     all ranks, 1 each its own), reduction (0 sum, 1 avg, 2 max), pads, padding index, max_norm,
- *     norm_type, last_offset, rows, width, the weight; then for each input (one, or one for each
- *     rank): bags, entries of a bag (-1: a list), and either the indices or count, indices, number
- *     of offsets, offsets; then 1 and sample weights, or 0.
+ *     module (0 embedding, 1 bag), ranks, cut (-1 none, 0 rows, 1 columns), own (0 the same input
+ *     on all ranks, 1 each its own), reduction (0 sum, 1 avg, 2 max), pads, padding index,
+ *     max_norm, norm_type, last_offset, rows, width, the weight; then for each input (one, or one
+ *     for each rank): bags, entries of a bag (-1: a list), and either the indices or count,
+ *     indices, number of offsets, offsets; then 1 and sample weights, or 0.
  *
  * For each case a line: output, gradient of the weight, weight afterwards, gradients of sample
  * weights, for the loss that sums the output's i-th element ((7i+3) mod 11 - 4.5) times.
@@ -166,8 +166,8 @@ static reshard_status body(void *user, reshard_group *group)
     TRY(reshard_scope_open(NULL, &scope));
     reshard_tensor *y = run_module(c, module, in, group);
     TRY(reshard_scope_status(scope));
-    reshard_tensor *weights = make_zeros(RESHARD_F64, reshard_tensor_ndim(y),
-                                         reshard_tensor_shape(y));
+    reshard_tensor *weights =
+        make_zeros(RESHARD_F64, reshard_tensor_ndim(y), reshard_tensor_shape(y));
     for (int64_t i = 0; i < reshard_tensor_volume(y); i++)
         set_element(weights, i, (double)((7 * i + 3) % 11) - 4.5);
     TRY(reshard_backward(y, weights, NULL));

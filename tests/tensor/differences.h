@@ -66,9 +66,9 @@ DIFFERENCES_FN(transpose, reshard_tensor_transpose(in[0], 0, 2))
 DIFFERENCES_FN(cat, reshard_cat(2, in, 1))
 DIFFERENCES_FN(linear, reshard_linear(in[0], in[1], in[2]))
 DIFFERENCES_FN(embedding, reshard_embedding(in[0], in[1]))
-#define DIFFERENCES_BAG(...)                                 \
-    &(reshard_embedding_bag_options)                         \
-    {                                                        \
+#define DIFFERENCES_BAG(...)                                       \
+    &(reshard_embedding_bag_options)                               \
+    {                                                              \
         .size = sizeof(reshard_embedding_bag_options), __VA_ARGS__ \
     }
 DIFFERENCES_FN(bag_sum, reshard_embedding_bag(in[0], in[1],

@@ -184,9 +184,8 @@ static void make_tensors(const bag_case *c, int32_t rank, bag_tensors *t)
     t->local[0] = tensor_of(RESHARD_F64, SHAPE(ROWS, WIDTH), c->w);
     t->local[1] = tensor_of(RESHARD_I64, c->list ? 1 : 2, shape, c->indices + from);
     t->local[2] = c->list ? tensor_of(RESHARD_I64, 1, bags, offsets) : NULL;
-    t->local[3] = c->weighted
-                      ? tensor_of(RESHARD_F64, c->list ? 1 : 2, shape, c->samples + from)
-                      : NULL;
+    t->local[3] =
+        c->weighted ? tensor_of(RESHARD_F64, c->list ? 1 : 2, shape, c->samples + from) : NULL;
     MUST(reshard_tensor_set_requires_grad(t->local[0], 1));
     if (c->weighted)
         MUST(reshard_tensor_set_requires_grad(t->local[3], 1));
@@ -196,8 +195,7 @@ static void make_tensors(const bag_case *c, int32_t rank, bag_tensors *t)
 static reshard_status spread_tensors(const bag_case *c, reshard_group *group, bag_tensors *t)
 {
     reshard_spec *weight = spec_of(c->weight);
-    reshard_status status =
-        reshard_tensor_shard(NULL, group, weight, 0, t->local[0], &t->used[0]);
+    reshard_status status = reshard_tensor_shard(NULL, group, weight, 0, t->local[0], &t->used[0]);
     reshard_spec_release(weight);
     for (int i = 1; i < 4 && status == RESHARD_OK; i++) {
         if (t->local[i] != NULL)
@@ -241,7 +239,8 @@ static reshard_status check_results(const bag_case *c, int32_t rank, const bag_t
     }
     bool right = is_near(c->dw, dw, ROWS * WIDTH) && is_near(c->after, after, ROWS * WIDTH);
     if (c->weighted)
-        right = right && is_near(c->dsamples + from, reshard_tensor_gradient(t->local[3]), to - from);
+        right =
+            right && is_near(c->dsamples + from, reshard_tensor_gradient(t->local[3]), to - from);
     reshard_tensor_release(dw);
     reshard_tensor_release(after);
     CHECK(right);
@@ -466,13 +465,11 @@ static reshard_status body_attempt(void *user, reshard_group *group)
     reshard_scope *scope = NULL;
     bag_tensors t;
     make_tensors(&a->c, rank, &t);
-    reshard_status status =
-        reshard_scope_open(rank == 1 ? a->context : NULL, &scope);
+    reshard_status status = reshard_scope_open(rank == 1 ? a->context : NULL, &scope);
     if (status == RESHARD_OK) {
         reshard_tensor *weight = local_as(t.local[0], group, a->c.weight);
-        reshard_embedding_bag_options options = {.size = sizeof options,
-                                                 .reduction = a->c.reduction,
-                                                 .max_norm = a->c.max_norm};
+        reshard_embedding_bag_options options = {
+            .size = sizeof options, .reduction = a->c.reduction, .max_norm = a->c.max_norm};
         options.offsets = local_as(t.local[2], group, a->c.bags);
         reshard_tensor *y =
             reshard_embedding_bag(weight, local_as(t.local[1], group, a->c.bags), &options);
@@ -520,12 +517,9 @@ static void test_bag__memory_of_one_rank(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bag__random),
-        cmocka_unit_test(test_bag__nan),
-        cmocka_unit_test(test_bag__dtypes),
-        cmocka_unit_test(test_bag__refusals),
-        cmocka_unit_test(test_bag__refused_layouts),
-        cmocka_unit_test(test_bag__memory_of_one_rank),
+        cmocka_unit_test(test_bag__random),          cmocka_unit_test(test_bag__nan),
+        cmocka_unit_test(test_bag__dtypes),          cmocka_unit_test(test_bag__refusals),
+        cmocka_unit_test(test_bag__refused_layouts), cmocka_unit_test(test_bag__memory_of_one_rank),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,7 +44,8 @@ enum { MANY = 5 };
 static reshard_status body_many(void *user, reshard_group *group)
 {
     (void)user;
-    static const char *const ways[MANY] = {"3: S(1)", "3: S(1)", "3: R", "3: S(1)", "3[2,0,1]: S(0)"};
+    static const char *const ways[MANY] = {"3: S(1)", "3: S(1)", "3: R", "3: S(1)",
+                                           "3[2,0,1]: S(0)"};
     int32_t rank = reshard_group_rank(group);
     reshard_tensor *x[MANY];
     for (int i = 0; i < MANY; i++)
@@ -173,7 +174,8 @@ static void test_started__gradients_overlap_too(void **state)
 static reshard_status body_options(void *user, reshard_group *group)
 {
     (void)user;
-    reshard_spec *columns = spec_of("3: S(1)"), *whole = spec_of("3: R"), *rows = spec_of("3: S(0)");
+    reshard_spec *columns = spec_of("3: S(1)"), *whole = spec_of("3: R"),
+                 *rows = spec_of("3: S(0)");
     reshard_redistribute_options ways[3] = {
         {.size = sizeof ways[0], .dtype = RESHARD_F32},
         {.size = sizeof ways[0], .gradient_spec = columns, .gradient_dtype = RESHARD_F32},
@@ -186,10 +188,10 @@ static reshard_status body_options(void *user, reshard_group *group)
             x[i] = spread_random(group, "3: S(0)", RESHARD_F64, SHAPE(5, 4), 3);
             TRY(reshard_tensor_set_requires_grad(x[i], 1));
             TRY(reshard_scope_open(NULL, &scope));
-            reshard_tensor *y = i == 0
-                                    ? reshard_tensor_redistribute(x[i], to[way], &ways[way])
-                                    : reshard_tensor_redistribute_wait(
-                                          reshard_tensor_redistribute_start(x[i], to[way], &ways[way]));
+            reshard_tensor *y =
+                i == 0 ? reshard_tensor_redistribute(x[i], to[way], &ways[way])
+                       : reshard_tensor_redistribute_wait(
+                             reshard_tensor_redistribute_start(x[i], to[way], &ways[way]));
             (void)reshard_backward(reshard_sum(reshard_mul(y, y)), NULL, NULL);
             TRY(reshard_scope_close(scope));
         }
@@ -299,7 +301,8 @@ static reshard_status body_broken(void *user, reshard_group *group)
     reshard_scope *scope = NULL;
     int64_t held = 0;
     reshard_tensor *x = spread_random(group, "4: S(0)", RESHARD_F64, SHAPE(4, 4), 1);
-    reshard_tensor *w = x != NULL ? spread_random(group, "4: R", RESHARD_F64, SHAPE(4, 4), 2) : NULL;
+    reshard_tensor *w =
+        x != NULL ? spread_random(group, "4: R", RESHARD_F64, SHAPE(4, 4), 2) : NULL;
     reshard_status status = RESHARD_ERR_GROUP_BROKEN;
     if (w != NULL) {
         MUST(reshard_tensor_set_requires_grad(x, 1));

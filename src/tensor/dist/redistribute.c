@@ -285,8 +285,8 @@ reshard_tensor *reshard_tensor_redistribute_wait(reshard_redistribution *started
     if (!rs_op_begin("redistribute", 1, &input))
         return NULL;
     if (started->waited)
-        return rs_scope_fail(rs_fail(RESHARD_ERR_INVALID,
-                                     "redistribute: this one has been waited for already"));
+        return rs_scope_fail(
+            rs_fail(RESHARD_ERR_INVALID, "redistribute: this one has been waited for already"));
     started->waited = true;
     const rs_distribution *d = input->distribution;
     redistribute_facts facts = {started->dtype, started->gradient_dtype, started->own_layout};

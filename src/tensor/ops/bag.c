@@ -104,8 +104,8 @@ static bool wants_samples(reshard_tensor *samples)
     return samples != NULL && rs_op_records(1, &samples);
 }
 
-reshard_tensor *rs_bag_sum_at(reshard_tensor *weight, reshard_tensor *places,
-                              reshard_tensor *sizes, reshard_tensor *samples, bool mean)
+reshard_tensor *rs_bag_sum_at(reshard_tensor *weight, reshard_tensor *places, reshard_tensor *sizes,
+                              reshard_tensor *samples, bool mean)
 {
     if (rs_dtype_is_half(weight->dtype)) {
         reshard_tensor *y =
@@ -173,8 +173,8 @@ static void backward_pick(rs_node *node, reshard_tensor *const *gradients,
 reshard_tensor *rs_bag_pick_at(reshard_tensor *weight, reshard_tensor *winners)
 {
     if (rs_dtype_is_half(weight->dtype))
-        return reshard_tensor_cast(rs_bag_pick_at(reshard_tensor_cast(weight, RESHARD_F32), winners),
-                                   weight->dtype);
+        return reshard_tensor_cast(
+            rs_bag_pick_at(reshard_tensor_cast(weight, RESHARD_F32), winners), weight->dtype);
     if (!rs_op_begin("embedding_bag", 1, &weight))
         return NULL;
     reshard_tensor *dense = NULL, *output = NULL;
@@ -239,11 +239,10 @@ static reshard_tensor *run_local(const rs_bag *bag, reshard_tensor *winners)
     if (status != RESHARD_OK)
         return rs_scope_fail(rs_fail_within(status, "embedding_bag"));
     reshard_tensor *weight = bag->tensors[RS_BAG_WEIGHT];
-    reshard_tensor *y = winners != NULL
-                            ? rs_bag_pick_at(weight, winners)
-                            : rs_bag_sum_at(weight, part.places, part.sizes,
-                                            bag->tensors[RS_BAG_SAMPLES],
-                                            bag->reduction == RESHARD_AVG);
+    reshard_tensor *y = winners != NULL ? rs_bag_pick_at(weight, winners)
+                                        : rs_bag_sum_at(weight, part.places, part.sizes,
+                                                        bag->tensors[RS_BAG_SAMPLES],
+                                                        bag->reduction == RESHARD_AVG);
     rs_bag_close(&part);
     return y;
 }
@@ -300,8 +299,7 @@ reshard_tensor *reshard_embedding_bag(reshard_tensor *weight, reshard_tensor *in
     reshard_tensor *inputs[] = {weight, indices};
     if (!rs_op_begin("embedding_bag", 2, inputs))
         return NULL;
-    reshard_status status =
-        rs_bag_read(options, weight->ndim == 2 ? weight->shape[0] : 0, &bag);
+    reshard_status status = rs_bag_read(options, weight->ndim == 2 ? weight->shape[0] : 0, &bag);
     if (status != RESHARD_OK)
         return rs_scope_fail(rs_fail_within(status, "embedding_bag"));
     reshard_tensor *sizes = NULL;

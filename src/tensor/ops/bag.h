@@ -106,8 +106,8 @@ reshard_status rs_bag_winners(const rs_bag *bag, const rs_bag_axes *axes,
  * in place. */
 reshard_status rs_bag_renorm(const rs_bag *bag, const rs_bag_axes *axes);
 /* The sums or means of local bags. */
-reshard_tensor *rs_bag_sum_at(reshard_tensor *weight, reshard_tensor *places,
-                              reshard_tensor *sizes, reshard_tensor *samples, bool mean);
+reshard_tensor *rs_bag_sum_at(reshard_tensor *weight, reshard_tensor *places, reshard_tensor *sizes,
+                              reshard_tensor *samples, bool mean);
 /* y[b, k] = weight[winners[b, k], k], or 0 where that is negative. */
 reshard_tensor *rs_bag_pick_at(reshard_tensor *weight, reshard_tensor *winners);
 

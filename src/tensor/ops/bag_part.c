@@ -141,8 +141,8 @@ static reshard_status measure_part(reshard_tensor *indices, reshard_tensor *offs
     if (status == RESHARD_OK)
         status = rs_result(RESHARD_I64, 1, &bags, &sizes);
     if (status == RESHARD_OK)
-        status = measure((const void *)dense->data, bags, indices->volume, last,
-                         (void *)sizes->data);
+        status =
+            measure((const void *)dense->data, bags, indices->volume, last, (void *)sizes->data);
     reshard_tensor_release(dense);
     if (status == RESHARD_OK) {
         reshard_tensor *const both[] = {indices, offsets};

@@ -16,15 +16,14 @@
 static reshard_status refuse(const rs_bag *bag)
 {
     reshard_tensor *const *t = bag->tensors;
-    return rs_fail(RESHARD_ERR_INVALID,
-                   "weight with \"%s\", indices with \"%s\", offsets with \"%s\" and sample "
-                   "weights with \"%s\" do not fit",
-                   rs_tensor_describe_layout(t[RS_BAG_WEIGHT]).text,
-                   rs_tensor_describe_layout(t[RS_BAG_INDICES]).text,
-                   t[RS_BAG_SIZES] != NULL ? rs_tensor_describe_layout(t[RS_BAG_SIZES]).text
-                                           : "none",
-                   t[RS_BAG_SAMPLES] != NULL ? rs_tensor_describe_layout(t[RS_BAG_SAMPLES]).text
-                                             : "none");
+    return rs_fail(
+        RESHARD_ERR_INVALID,
+        "weight with \"%s\", indices with \"%s\", offsets with \"%s\" and sample "
+        "weights with \"%s\" do not fit",
+        rs_tensor_describe_layout(t[RS_BAG_WEIGHT]).text,
+        rs_tensor_describe_layout(t[RS_BAG_INDICES]).text,
+        t[RS_BAG_SIZES] != NULL ? rs_tensor_describe_layout(t[RS_BAG_SIZES]).text : "none",
+        t[RS_BAG_SAMPLES] != NULL ? rs_tensor_describe_layout(t[RS_BAG_SAMPLES]).text : "none");
 }
 
 static reshard_status read_axes(const rs_bag *bag, rs_axes *out)
@@ -50,8 +49,8 @@ static bool cuts_bags(const rs_axes *axes, int32_t axis)
 /* Indices, sizes and sample weights are cut by the same axes, none of which cuts the weight. */
 static reshard_status judge_bags(const rs_bag *bag, const rs_axes *now, rs_bag_axes *out)
 {
-    const rs_axes *leading = &now[bag->tensors[RS_BAG_SIZES] != NULL ? RS_BAG_SIZES
-                                                                     : RS_BAG_INDICES];
+    const rs_axes *leading =
+        &now[bag->tensors[RS_BAG_SIZES] != NULL ? RS_BAG_SIZES : RS_BAG_INDICES];
     for (int32_t axis = 0; axis < reshard_mesh_axis_count(now[0].mesh); axis++) {
         bool cut = cuts_bags(&now[RS_BAG_INDICES], axis);
         if (cut && rs_axes_at(&now[RS_BAG_WEIGHT], axis).kind != RESHARD_REPLICATE)
@@ -142,7 +141,8 @@ reshard_status rs_bag_numbers(const rs_bag *bag, const rs_axes *axes, reshard_re
     rs_axes given = with_partial(axes, partial);
     reshard_status status = rs_axes_layout(&given, ndim, shape, &layout);
     if (status == RESHARD_OK)
-        status = rs_distributed_make(rs_scope_context(), d->cache, layout, RESHARD_F64, out_numbers);
+        status =
+            rs_distributed_make(rs_scope_context(), d->cache, layout, RESHARD_F64, out_numbers);
     reshard_layout_release(layout);
     return status;
 }
