@@ -14,7 +14,7 @@
 /* A reduction along dims. */
 typedef struct rs_reducing {
     const char *name;
-    enum { RS_REDUCE_SUM, RS_REDUCE_MEAN, RS_REDUCE_MAX } kind;
+    reshard_reduction reduction;
     bool keep;     /* reduced dims stay, with size 1 */
     uint64_t dims; /* a bit for each reduced one */
     int64_t count; /* of the elements that become one, on all ranks; for means */

@@ -186,10 +186,10 @@ reshard_tensor *rs_reduce_local(reshard_tensor *x, const rs_reducing *r)
     }
     if (x == NULL)
         return NULL;
-    if (r->kind == RS_REDUCE_MAX)
+    if (r->reduction == RESHARD_MAX)
         return max_over(r->name, x, outer, n, inner, ndim, shape);
     reshard_tensor *sum = sum_over(r->name, x, outer, n, inner, ndim, shape);
-    return r->kind == RS_REDUCE_MEAN && sum != NULL ? reshard_scale(sum, 1.0 / (double)r->count)
+    return r->reduction == RESHARD_AVG && sum != NULL ? reshard_scale(sum, 1.0 / (double)r->count)
                                                     : sum;
 }
 
@@ -209,7 +209,7 @@ static reshard_status find_dims(const reshard_tensor *x, int32_t count, const in
         r->dims |= UINT64_C(1) << d;
         r->count *= x->shape[d];
     }
-    if (r->count == 0 && r->kind != RS_REDUCE_SUM)
+    if (r->count == 0 && r->reduction != RESHARD_SUM)
         return rs_fail(RESHARD_ERR_INVALID, "of no elements");
     return RESHARD_OK;
 }
@@ -226,24 +226,24 @@ static reshard_tensor *reduce(rs_reducing r, reshard_tensor *x, int32_t count, c
 
 reshard_tensor *reshard_sum_dim(reshard_tensor *x, int32_t dim)
 {
-    return reduce((rs_reducing){.name = "sum_dim", .kind = RS_REDUCE_SUM}, x, 1, &dim);
+    return reduce((rs_reducing){.name = "sum_dim", .reduction = RESHARD_SUM}, x, 1, &dim);
 }
 
 reshard_tensor *reshard_sum_dims(reshard_tensor *x, int32_t count, const int32_t *dims, int keep)
 {
-    return reduce((rs_reducing){.name = "sum_dims", .kind = RS_REDUCE_SUM, .keep = keep != 0}, x,
+    return reduce((rs_reducing){.name = "sum_dims", .reduction = RESHARD_SUM, .keep = keep != 0}, x,
                   count, dims);
 }
 
 reshard_tensor *reshard_mean_dims(reshard_tensor *x, int32_t count, const int32_t *dims, int keep)
 {
-    return reduce((rs_reducing){.name = "mean_dims", .kind = RS_REDUCE_MEAN, .keep = keep != 0}, x,
+    return reduce((rs_reducing){.name = "mean_dims", .reduction = RESHARD_AVG, .keep = keep != 0}, x,
                   count, dims);
 }
 
 reshard_tensor *reshard_max_dims(reshard_tensor *x, int32_t count, const int32_t *dims, int keep)
 {
-    return reduce((rs_reducing){.name = "max_dims", .kind = RS_REDUCE_MAX, .keep = keep != 0}, x,
+    return reduce((rs_reducing){.name = "max_dims", .reduction = RESHARD_MAX, .keep = keep != 0}, x,
                   count, dims);
 }
 
