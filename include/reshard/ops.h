@@ -78,16 +78,18 @@ RESHARD_API reshard_tensor *reshard_mean(reshard_tensor *x);
 /* The sum along one dim, which is dropped. Distributed: the result is a partial sum if the dim is
  * cut. */
 RESHARD_API reshard_tensor *reshard_sum_dim(reshard_tensor *x, int32_t dim);
-/* The sum, mean or maximum along `count` dims, each named once, which are dropped, or stay with
- * size 1 if `keep` is not 0. Elements that are equal to the maximum share its gradient.
+/* The sum, mean, maximum or minimum along `count` dims, each named once, which are dropped, or stay
+ * with size 1 if `keep` is not 0. Elements that are equal to the maximum share its gradient.
  * Distributed: where one of the dims is cut, the result is a partial sum, for max a partial
  * maximum; partial inputs are sums or averages, for max maxima. Neither is taken by max while it is
- * recorded for gradients. */
+ * recorded for gradients. What is said of max holds for min. */
 RESHARD_API reshard_tensor *reshard_sum_dims(reshard_tensor *x, int32_t count, const int32_t *dims,
                                              int keep);
 RESHARD_API reshard_tensor *reshard_mean_dims(reshard_tensor *x, int32_t count, const int32_t *dims,
                                               int keep);
 RESHARD_API reshard_tensor *reshard_max_dims(reshard_tensor *x, int32_t count, const int32_t *dims,
+                                             int keep);
+RESHARD_API reshard_tensor *reshard_min_dims(reshard_tensor *x, int32_t count, const int32_t *dims,
                                              int keep);
 
 /* ---- products -------------------------------------------------------------------------------- */

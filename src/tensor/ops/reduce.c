@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reduce.c - sums, means and maxima, of all elements or along dims. Sums are in double, in the
- * order of the elements. Dims that are next to each other count as one. */
+/* reduce.c - sums, means, maxima and minima, of all elements or along dims. Sums are in double, in
+ * the order of the elements. Dims that are next to each other count as one. */
 #ifndef REAL
 #include "base/error.h"
 #include "tensor/ops/layout_rules.h"
@@ -168,6 +168,11 @@ reshard_tensor *rs_reduce_local(reshard_tensor *x, const rs_reducing *r)
     if (rs_dtype_is_half(x->dtype))
         return reshard_tensor_cast(rs_reduce_local(reshard_tensor_cast(x, RESHARD_F32), r),
                                    x->dtype);
+    if (r->reduction == RESHARD_MIN) {
+        rs_reducing largest = *r;
+        largest.reduction = RESHARD_MAX;
+        return reshard_neg(rs_reduce_local(reshard_neg(x), &largest));
+    }
     int64_t shape[RESHARD_NDIM_MAX], outer = 1, n = 1, inner = 1;
     int32_t ndim = 0;
     for (int32_t d = 0; d < x->ndim; d++) {
@@ -190,7 +195,7 @@ reshard_tensor *rs_reduce_local(reshard_tensor *x, const rs_reducing *r)
         return max_over(r->name, x, outer, n, inner, ndim, shape);
     reshard_tensor *sum = sum_over(r->name, x, outer, n, inner, ndim, shape);
     return r->reduction == RESHARD_AVG && sum != NULL ? reshard_scale(sum, 1.0 / (double)r->count)
-                                                    : sum;
+                                                      : sum;
 }
 
 static reshard_status find_dims(const reshard_tensor *x, int32_t count, const int32_t *dims,
@@ -237,13 +242,19 @@ reshard_tensor *reshard_sum_dims(reshard_tensor *x, int32_t count, const int32_t
 
 reshard_tensor *reshard_mean_dims(reshard_tensor *x, int32_t count, const int32_t *dims, int keep)
 {
-    return reduce((rs_reducing){.name = "mean_dims", .reduction = RESHARD_AVG, .keep = keep != 0}, x,
-                  count, dims);
+    return reduce((rs_reducing){.name = "mean_dims", .reduction = RESHARD_AVG, .keep = keep != 0},
+                  x, count, dims);
 }
 
 reshard_tensor *reshard_max_dims(reshard_tensor *x, int32_t count, const int32_t *dims, int keep)
 {
     return reduce((rs_reducing){.name = "max_dims", .reduction = RESHARD_MAX, .keep = keep != 0}, x,
+                  count, dims);
+}
+
+reshard_tensor *reshard_min_dims(reshard_tensor *x, int32_t count, const int32_t *dims, int keep)
+{
+    return reduce((rs_reducing){.name = "min_dims", .reduction = RESHARD_MIN, .keep = keep != 0}, x,
                   count, dims);
 }
 
