@@ -107,10 +107,10 @@ def expect(case):
 def wrong_upstream(case):
     """Why PyTorch's sharded operation is left out, or None."""
     sizes = {len(i) for i, _, _ in case["inputs"]}
-    if case["mode"] and case["pads"]:
-        return "means count padding, and bags of padding alone give NaN or -inf"
-    if case["mode"] and case["inputs"][0][1] is not None and not case["fair"]:
-        return "empty bags give NaN or -inf"
+    if case["mode"] == 1 and case["cut"] == 0 and case["pads"]:
+        return "means count padding in lists, and are NaN for bags of padding alone"
+    if case["mode"] == 1 and case["cut"] == 0 and case["inputs"][0][1] is not None and not case["fair"]:
+        return "means of empty bags are NaN"
     if any(i.numel() == 0 for i, _, _ in case["inputs"]):
         return "no indices at all"
     if len(sizes) > 1 or len({len(o) for _, o, _ in case["inputs"] if o is not None}) > 1:
