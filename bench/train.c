@@ -267,10 +267,8 @@ static void print_memory(const bench *b)
 static void print_table(const bench *b)
 {
     const train_values *v = b->values;
-    bench_training t = {.layers = v->layers,
-                        .width = v->width,
-                        .length = v->length,
-                        .vocabulary = v->vocabulary};
+    bench_training t = {
+        .layers = v->layers, .width = v->width, .length = v->length, .vocabulary = v->vocabulary};
     char several[40];
     cli_table *table = cli_table_create(4);
     printf("A linear layer of %" PRId32 "x%" PRId32 "x%" PRId32 " in f32, and a GPT of %.1f million"
@@ -300,10 +298,14 @@ static int check_values(const train_values *v)
     const struct {
         const char *name;
         int32_t value, max;
-    } limits[] = {{"runs", v->runs, RUNS_MAX},        {"ranks", v->ranks, RANKS_MAX},
-                  {"size", v->size, SIZE_MAX_LINEAR}, {"layers", v->layers, 1000},
-                  {"width", v->width, 65536},         {"heads", v->heads, 65536},
-                  {"batch", v->batch, 65536},         {"length", v->length, 65536},
+    } limits[] = {{"runs", v->runs, RUNS_MAX},
+                  {"ranks", v->ranks, RANKS_MAX},
+                  {"size", v->size, SIZE_MAX_LINEAR},
+                  {"layers", v->layers, 1000},
+                  {"width", v->width, 65536},
+                  {"heads", v->heads, 65536},
+                  {"batch", v->batch, 65536},
+                  {"length", v->length, 65536},
                   {"vocabulary", v->vocabulary, 1 << 20}};
     for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
         if (limits[i].value < 1 || limits[i].value > limits[i].max)
