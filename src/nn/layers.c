@@ -233,13 +233,13 @@ static bool take_item(reshard_value list, int32_t index, reshard_tensor **out_te
 
 static reshard_value forward_bag(reshard_module *module, void *user, reshard_value input)
 {
-    const reshard_embedding_bag_options *o = user;
+    reshard_embedding_bag_options o;
     reshard_tensor *weight = reshard_module_parameter(module, "weight"), *offsets = NULL;
     rs_bag bag;
     if (weight == NULL || weight->ndim != 2)
         return reshard_value_of(rs_scope_fail(
             rs_fail(RESHARD_ERR_INVALID, "embedding_bag: the weight is not a matrix")));
-    reshard_status status = rs_bag_read(o, weight->shape[0], &bag);
+    reshard_status status = rs_bag_read(user, weight->shape[0], &o, &bag);
     if (status != RESHARD_OK)
         return reshard_value_of(rs_scope_fail(rs_fail_within(status, "embedding_bag")));
     bool list = input.kind == RESHARD_VALUE_LIST;
@@ -250,7 +250,7 @@ static reshard_value forward_bag(reshard_module *module, void *user, reshard_val
         !take_item(input, 2, &t[RS_BAG_SAMPLES]))
         return reshard_value_of(NULL);
     if (offsets != NULL &&
-        (t[RS_BAG_SIZES] = rs_bag_sizes(t[RS_BAG_INDICES], offsets, o->last_offset != 0)) == NULL)
+        (t[RS_BAG_SIZES] = rs_bag_sizes(t[RS_BAG_INDICES], offsets, o.last_offset != 0)) == NULL)
         return reshard_value_of(NULL);
     return reshard_value_of(rs_follow_bag(t) ? rs_bag_run(&bag) : NULL);
 }
@@ -260,11 +260,9 @@ reshard_status reshard_embedding_bag_create(reshard_context *context, int64_t co
                                             const reshard_layer_options *options,
                                             reshard_module **out_module)
 {
-    reshard_embedding_bag_options read = {.size = 0};
+    reshard_embedding_bag_options read;
     rs_bag bag;
-    reshard_status status = rs_options_read("embedding_bag options", how, &read, sizeof read);
-    if (status == RESHARD_OK)
-        status = rs_bag_read(how, count, &bag);
+    reshard_status status = rs_bag_read(how, count, &read, &bag);
     if (status == RESHARD_OK && (read.offsets != NULL || read.sample_weights != NULL))
         status = rs_fail(RESHARD_ERR_INVALID,
                          "offsets and sample weights are inputs of the module, not options");

@@ -62,10 +62,10 @@ class BenchTest(CommandTest):
         self.assertIn("step on 3 ranks", self.read_text("bench", "train", "--ranks=3", *small))
 
     def test_train_memory(self):
-        small = ["--runs=1", "--size=16", "--layers=2", "--width=16", "--heads=2", "--batch=2", "--length=16", "--vocabulary=1024"]
+        small = ["--runs=1", "--size=16", "--layers=6", "--width=32", "--heads=4", "--batch=8", "--length=32", "--vocabulary=1024"]
         figures = self.read_json("bench", "train", "--ranks=4", *small)
         cut, gathered = figures["step_bytes"], figures["step_bytes_logits_gathered"]
-        logits = 2 * 16 * 1024 * 4
+        logits = 8 * 32 * 1024 * 4
         self.assertGreater(gathered - cut, logits)  # a whole copy of the logits at least
         self.assertGreater(figures["step_bytes_inputs_kept"], cut)
         self.assertGreater(figures["step_bytes_both"], gathered)

@@ -268,7 +268,7 @@ reshard_tensor *rs_bag_run(const rs_bag *bag)
 }
 
 reshard_status rs_bag_read(const reshard_embedding_bag_options *given, int64_t rows,
-                           rs_bag *out_bag)
+                           reshard_embedding_bag_options *out_read, rs_bag *out_bag)
 {
     reshard_embedding_bag_options o = {.size = 0};
     reshard_status status = rs_options_read("embedding_bag options", given, &o, sizeof o);
@@ -284,6 +284,7 @@ reshard_status rs_bag_read(const reshard_embedding_bag_options *given, int64_t r
     if (!(o.max_norm >= 0) || !(o.norm_type >= 0))
         return rs_fail(RESHARD_ERR_INVALID, "max_norm %g of norm %g: they must not be negative",
                        o.max_norm, o.norm_type);
+    *out_read = o;
     *out_bag = (rs_bag){.reduction = o.reduction,
                         .rows = rows,
                         .padding = o.pads ? padding : RS_PLACE_PADDING,
@@ -296,20 +297,21 @@ reshard_tensor *reshard_embedding_bag(reshard_tensor *weight, reshard_tensor *in
                                       const reshard_embedding_bag_options *options)
 {
     rs_bag bag;
-    reshard_tensor *inputs[] = {weight, indices};
+    reshard_embedding_bag_options read;
+    reshard_tensor *inputs[] = {weight, indices}, *sizes = NULL;
     if (!rs_op_begin("embedding_bag", 2, inputs))
         return NULL;
-    reshard_status status = rs_bag_read(options, weight->ndim == 2 ? weight->shape[0] : 0, &bag);
+    int64_t rows = weight->ndim == 2 ? weight->shape[0] : 0;
+    reshard_status status = rs_bag_read(options, rows, &read, &bag);
     if (status != RESHARD_OK)
         return rs_scope_fail(rs_fail_within(status, "embedding_bag"));
-    reshard_tensor *sizes = NULL;
-    if (options != NULL && options->offsets != NULL &&
-        (sizes = rs_bag_sizes(indices, options->offsets, options->last_offset != 0)) == NULL)
+    if (read.offsets != NULL &&
+        (sizes = rs_bag_sizes(indices, read.offsets, read.last_offset != 0)) == NULL)
         return NULL;
     bag.tensors[RS_BAG_WEIGHT] = weight;
     bag.tensors[RS_BAG_INDICES] = indices;
     bag.tensors[RS_BAG_SIZES] = sizes;
-    bag.tensors[RS_BAG_SAMPLES] = options != NULL ? options->sample_weights : NULL;
+    bag.tensors[RS_BAG_SAMPLES] = read.sample_weights;
     return rs_bag_run(&bag);
 }
 

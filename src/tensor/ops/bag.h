@@ -34,9 +34,9 @@ typedef struct rs_bag {
     double max_norm, norm_type;              /* max_norm 0: none */
 } rs_bag;
 
-/* Reads options, except for their tensors. Errors: INVALID, RANGE, UNSUPPORTED. */
+/* Reads options; their tensors are only in *out_read. Errors: INVALID, RANGE, UNSUPPORTED. */
 reshard_status rs_bag_read(const reshard_embedding_bag_options *options, int64_t rows,
-                           rs_bag *out_bag);
+                           reshard_embedding_bag_options *out_read, rs_bag *out_bag);
 /* Turns offsets into sizes, which the innermost scope owns. Distributed offsets count from the
  * beginning of this rank's own part of the indices, and sizes have their layout. NULL on failure,
  * with the error noted. */
