@@ -283,7 +283,7 @@ static reshard_status body_case(void *user, reshard_group *group)
 static void test_bag__random(void **state)
 {
     (void)state;
-    for (uint64_t seed = 0; seed < 240; seed++) {
+    for (uint64_t seed = 0; seed < 120; seed++) {
         draw_state draw;
         bag_case c;
         draw_seed(&draw, seed);
