@@ -23,7 +23,7 @@
 enum { RUNS_MAX = 99, LINEAR_TURNS = 5, STEPS = 5, RANKS_MAX = 64, SIZE_MAX_LINEAR = 16384 };
 
 typedef struct train_values {
-    int32_t runs, ranks, size, layers, width, heads, batch, length;
+    int32_t runs, ranks, size, layers, width, heads, batch, length, vocabulary;
     int json;
 } train_values;
 
@@ -38,6 +38,8 @@ static const cli_option options[] = {
     {"heads", CLI_RANK, offsetof(train_values, heads), "N", 0, "its heads (8)"},
     {"batch", CLI_RANK, offsetof(train_values, batch), "N", 0, "sequences in a step (8)"},
     {"length", CLI_RANK, offsetof(train_values, length), "N", 0, "tokens in each (64)"},
+    {"vocabulary", CLI_RANK, offsetof(train_values, vocabulary), "N", 0,
+     "tokens that there are (256)"},
     {"json", CLI_FLAG, offsetof(train_values, json), NULL, 0, "one JSON object on one line"},
 };
 
@@ -55,6 +57,7 @@ typedef struct bench {
     comparison step;          /* one rank, and several */
     double processor_seconds; /* of a step on one rank */
     double losses[2];
+    size_t peaks[2][2]; /* as in bench_training */
 } bench;
 
 static int report(bench *b)
@@ -182,8 +185,10 @@ static int measure_steps(bench *b)
                                 .heads = v->heads,
                                 .batch = v->batch,
                                 .length = v->length,
+                                .vocabulary = v->vocabulary,
                                 .steps = STEPS,
-                                .seconds = seconds};
+                                .seconds = seconds,
+                                .peaks = i == 0 && side == 1 ? b->peaks : NULL};
             reshard_status status = bench_training_run(&t, ranks[side]);
             code = status == RESHARD_OK ? report(b) : cli_fail_status(status);
             turns[i][side] = bench_median(seconds, STEPS);
@@ -217,6 +222,10 @@ static void print_json(const bench *b)
     cli_json_seconds(&json, "step_cpu_seconds_1", b->processor_seconds);
     cli_json_seconds(&json, "step_seconds", b->step.seconds[1]);
     cli_json_seconds(&json, "step_ratio", b->step.ratio);
+    cli_json_integer(&json, "step_bytes", (int64_t)b->peaks[0][0]);
+    cli_json_integer(&json, "step_bytes_logits_gathered", (int64_t)b->peaks[0][1]);
+    cli_json_integer(&json, "step_bytes_inputs_kept", (int64_t)b->peaks[1][0]);
+    cli_json_integer(&json, "step_bytes_both", (int64_t)b->peaks[1][1]);
     cli_json_integer(&json, "ranks", b->values->ranks);
     cli_json_integer(&json, "runs", b->values->runs);
     cli_json_end_object(&json);
@@ -235,10 +244,31 @@ static void add_row(cli_table *table, const char *what, double seconds, double r
     cli_table_add(table, CLI_DIM, "%s", meaning);
 }
 
+/* What a step takes beside parameters and the optimizer's states. */
+static void print_memory(const bench *b)
+{
+    static const char *const rows[2] = {"with input_reshard", "without"};
+    cli_table *table = cli_table_create(3);
+    printf("\nMemory of a step on rank 0 of %" PRId32 ", MB, with a vocabulary of %" PRId32 ":\n\n",
+           b->values->ranks, b->values->vocabulary);
+    cli_table_align(table, 0, CLI_LEFT);
+    cli_table_add(table, CLI_BOLD, "%s", "");
+    cli_table_add(table, CLI_BOLD, "%s", "logits cut");
+    cli_table_add(table, CLI_BOLD, "%s", "logits gathered");
+    for (int off = 0; off < 2; off++) {
+        cli_table_add(table, CLI_PLAIN, "%s", rows[off]);
+        for (int gathers = 0; gathers < 2; gathers++)
+            cli_table_add(table, CLI_PLAIN, "%.2f", (double)b->peaks[off][gathers] / 1e6);
+    }
+    cli_table_print(table);
+    cli_table_destroy(table);
+}
+
 static void print_table(const bench *b)
 {
     const train_values *v = b->values;
-    bench_training t = {.layers = v->layers, .width = v->width, .length = v->length};
+    bench_training t = {
+        .layers = v->layers, .width = v->width, .length = v->length, .vocabulary = v->vocabulary};
     char several[40];
     cli_table *table = cli_table_create(4);
     printf("A linear layer of %" PRId32 "x%" PRId32 "x%" PRId32 " in f32, and a GPT of %.1f million"
@@ -260,6 +290,7 @@ static void print_table(const bench *b)
     add_row(table, several, b->step.seconds[1], b->step.ratio, "times as fast as on one");
     cli_table_print(table);
     cli_table_destroy(table);
+    print_memory(b);
 }
 
 static int check_values(const train_values *v)
@@ -267,10 +298,15 @@ static int check_values(const train_values *v)
     const struct {
         const char *name;
         int32_t value, max;
-    } limits[] = {{"runs", v->runs, RUNS_MAX},        {"ranks", v->ranks, RANKS_MAX},
-                  {"size", v->size, SIZE_MAX_LINEAR}, {"layers", v->layers, 1000},
-                  {"width", v->width, 65536},         {"heads", v->heads, 65536},
-                  {"batch", v->batch, 65536},         {"length", v->length, 65536}};
+    } limits[] = {{"runs", v->runs, RUNS_MAX},
+                  {"ranks", v->ranks, RANKS_MAX},
+                  {"size", v->size, SIZE_MAX_LINEAR},
+                  {"layers", v->layers, 1000},
+                  {"width", v->width, 65536},
+                  {"heads", v->heads, 65536},
+                  {"batch", v->batch, 65536},
+                  {"length", v->length, 65536},
+                  {"vocabulary", v->vocabulary, 1 << 20}};
     for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
         if (limits[i].value < 1 || limits[i].value > limits[i].max)
             return cli_fail(CLI_USAGE, "bench train: --%s %" PRId32 ": from 1 to %" PRId32,
@@ -288,7 +324,8 @@ static int run(const cli_command *command, int argc, char **argv)
                            .width = 256,
                            .heads = 8,
                            .batch = 8,
-                           .length = 64};
+                           .length = 64,
+                           .vocabulary = 256};
     cli_work work = {0};
     bench b = {.values = &values, .work = &work};
     int code = cli_options_parse(command, argc, argv, &values, NULL);
@@ -314,12 +351,15 @@ const cli_command bench_command_train = {
     .name = "bench train",
     .summary = "the cost of training: a layer, a step on several ranks",
     .synopsis = "[--runs N] [--ranks N] [--size N] [--layers N] [--width N]\n"
-                "[--heads N] [--batch N] [--length N] [--json]",
+                "[--heads N] [--batch N] [--length N] [--vocabulary N] [--json]",
     .description =
         "Compares the forward and backward pass of a linear layer in f32 with the three matrix\n"
         "products that it consists of, and a training step (forward, backward, clipping, AdamW)\n"
         "of a small GPT on one rank with the same step on several: tensor parallel, with the\n"
-        "inputs of its blocks kept in chunks. Ranks are threads; BLAS uses one thread for each.\n",
+        "inputs of its blocks kept in chunks. Ranks are threads; BLAS uses one thread for each.\n"
+        "Then measures what a step takes in memory on rank 0, beside parameters and the\n"
+        "optimizer's states: with and without input_reshard, and with logits that stay cut over\n"
+        "ranks (loss parallel) or are gathered for the loss.\n",
     .options = options,
     .option_count = sizeof options / sizeof options[0],
     .examples = "  reshard bench train\n"

@@ -13,12 +13,10 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
-enum { VOCABULARY = 256 };
-
 int64_t bench_training_parameters(const bench_training *t)
 {
     int64_t block = 12 * t->width * t->width + 13 * t->width;
-    return (VOCABULARY + t->length + 2) * t->width + t->layers * block;
+    return (t->vocabulary + t->length + 2) * t->width + t->layers * block;
 }
 
 /* The objects of one rank. */
@@ -43,7 +41,7 @@ static reshard_status make_tokens(const bench_training *t, uint64_t state, resha
     int64_t *values = reshard_tensor_write(*out);
     for (int64_t i = 0; i < t->batch * t->length; i++) {
         state = state * 6364136223846793005U + 1442695040888963407U;
-        values[i] = (int64_t)(state >> 33) % VOCABULARY;
+        values[i] = (int64_t)(state >> 33) % t->vocabulary;
     }
     return RESHARD_OK;
 }
@@ -52,7 +50,7 @@ static reshard_status make_model(worker *w)
 {
     const bench_training *t = w->training;
     reshard_gpt_options options = {.size = sizeof options,
-                                   .vocabulary = VOCABULARY,
+                                   .vocabulary = t->vocabulary,
                                    .length = t->length,
                                    .width = t->width,
                                    .heads = t->heads,
@@ -107,13 +105,16 @@ static reshard_status prepare(worker *w)
     return status;
 }
 
-static reshard_status step(worker *w, double *out_loss)
+/* gathers: logits are made whole on every rank before the loss. */
+static reshard_status step(worker *w, reshard_context *context, int gathers, double *out_loss)
 {
     reshard_scope *scope = NULL;
-    reshard_status status = reshard_scope_open(w->context, &scope);
+    reshard_status status = reshard_scope_open(context, &scope);
     if (status != RESHARD_OK)
         return status;
     reshard_tensor *logits = reshard_module_forward(w->gpt, w->tokens);
+    if (gathers && logits != NULL && reshard_tensor_is_distributed(logits))
+        logits = reshard_tensor_full(logits);
     reshard_tensor *loss = reshard_cross_entropy_loss(logits, w->labels);
     (void)reshard_backward(loss, NULL, NULL);
     if (loss != NULL && reshard_tensor_is_distributed(loss))
@@ -147,7 +148,7 @@ static reshard_status time_steps(worker *w)
     for (int32_t i = -1; i < t->steps && status == RESHARD_OK; i++) {
         double began = cli_seconds(), loss = 0;
         processor = i == 0 ? processor_seconds() : processor;
-        status = step(w, &loss);
+        status = step(w, w->context, 0, &loss);
         if (status == RESHARD_OK)
             status = reshard_group_barrier(w->group);
         if (first && i >= 0)
@@ -160,6 +161,37 @@ static reshard_status time_steps(worker *w)
     return status;
 }
 
+/* One step in a context of its own. */
+static reshard_status measure_step(worker *w, int gathers, size_t *out_peak)
+{
+    double loss = 0;
+    reshard_context *context = NULL;
+    reshard_status status = reshard_context_create(NULL, &context);
+    status = reshard_group_agree(w->group, status);
+    if (status == RESHARD_OK)
+        status = step(w, context, gathers, &loss);
+    if (status == RESHARD_OK && reshard_group_rank(w->group) == 0)
+        *out_peak = reshard_context_bytes_peak(context);
+    reshard_context_destroy(context);
+    return status;
+}
+
+/* Takes input_reshard away in the end. */
+static reshard_status measure_memory(worker *w)
+{
+    size_t(*peaks)[2] = w->training->peaks;
+    reshard_status status = RESHARD_OK;
+    for (int off = 0; off < 2 && status == RESHARD_OK; off++) {
+        for (int64_t i = 0; off && i < w->training->layers; i++) {
+            reshard_hook_remove(w->hooks[i]);
+            w->hooks[i] = NULL;
+        }
+        for (int gathers = 0; gathers < 2 && status == RESHARD_OK; gathers++)
+            status = measure_step(w, gathers, &peaks[off][gathers]);
+    }
+    return status;
+}
+
 static reshard_status train(void *user, reshard_group *group)
 {
     bench_training *t = user;
@@ -168,6 +200,8 @@ static reshard_status train(void *user, reshard_group *group)
     reshard_status status = reshard_group_agree(group, prepare(&w));
     if (status == RESHARD_OK)
         status = time_steps(&w);
+    if (status == RESHARD_OK && t->peaks != NULL)
+        status = measure_memory(&w);
     for (int64_t i = 0; i < w.training->layers; i++)
         reshard_hook_release(w.hooks[i]);
     free(w.hooks);

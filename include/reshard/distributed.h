@@ -138,6 +138,28 @@ RESHARD_API reshard_tensor *
 reshard_tensor_redistribute(reshard_tensor *tensor, reshard_spec *spec,
                             const reshard_redistribute_options *options);
 
+/*
+ * A redistribute that has been started. It belongs to the scope that was innermost then, and ends
+ * with it at the latest: a scope that closes waits for what nobody has waited for. Any number may
+ * be under way. The ranks must start them in the same order, and may wait in any order.
+ */
+typedef struct reshard_redistribution reshard_redistribution;
+
+/* Collective. Starts what reshard_tensor_redistribute does, and returns when all ranks have started
+ * it. Bytes move while a rank is inside calls on the group, and while it waits. The tensor must not
+ * be written until the wait. Returns NULL on failure, with the error in the scope. */
+RESHARD_API reshard_redistribution *
+reshard_tensor_redistribute_start(reshard_tensor *tensor, reshard_spec *spec,
+                                  const reshard_redistribute_options *options);
+/*
+ * Local: the other ranks must have started, but need not wait. Gives the result, once. Its gradient
+ * is brought back in the same way: the backward pass starts that where the forward pass waited, and
+ * waits for it where that started, so what was computed in between overlaps with it too. NULL
+ * returns NULL. Errors: INVALID (a second wait; the tensor was written meanwhile), those of the
+ * group.
+ */
+RESHARD_API reshard_tensor *reshard_tensor_redistribute_wait(reshard_redistribution *started);
+
 /* Collective. Writes the value into the memory of `target`, a tensor with any layout over the same
  * group and of the same shape, so that nothing is allocated for the result. Casts between f16,
  * bf16, f32 and f64 if the dtypes differ. No gradients; a backward pass that saved the target finds

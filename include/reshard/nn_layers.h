@@ -24,6 +24,7 @@
 #define RESHARD_NN_LAYERS_H
 
 #include <reshard/nn.h>
+#include <reshard/ops.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -53,6 +54,14 @@ RESHARD_API reshard_status reshard_embedding_create(reshard_context *context, in
                                                     int64_t width,
                                                     const reshard_layer_options *options,
                                                     reshard_module **out_module);
+/* The same, reducing bags of indices (ops.h): takes i64 indices [bags, n], or a list of indices
+ * [n], offsets, and sample weights, of which the last two may be left out or be nothing. how:
+ * options, without tensors; NULL: sums. Errors: also those of options. */
+RESHARD_API reshard_status reshard_embedding_bag_create(reshard_context *context, int64_t count,
+                                                        int64_t width,
+                                                        const reshard_embedding_bag_options *how,
+                                                        const reshard_layer_options *options,
+                                                        reshard_module **out_module);
 /* weight [width] of ones, bias [width] of zeros. */
 RESHARD_API reshard_status reshard_layernorm_create(reshard_context *context, int64_t width,
                                                     double epsilon,

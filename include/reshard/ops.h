@@ -51,6 +51,7 @@ RESHARD_API reshard_tensor *reshard_neg(reshard_tensor *x);
  * any layout that is not partial. */
 RESHARD_API reshard_tensor *reshard_exp(reshard_tensor *x);
 RESHARD_API reshard_tensor *reshard_log(reshard_tensor *x);
+RESHARD_API reshard_tensor *reshard_log1p(reshard_tensor *x); /* log(1 + x), exact near 0 */
 RESHARD_API reshard_tensor *reshard_sqrt(reshard_tensor *x);
 RESHARD_API reshard_tensor *reshard_tanh(reshard_tensor *x);
 RESHARD_API reshard_tensor *reshard_sigmoid(reshard_tensor *x);
@@ -77,16 +78,18 @@ RESHARD_API reshard_tensor *reshard_mean(reshard_tensor *x);
 /* The sum along one dim, which is dropped. Distributed: the result is a partial sum if the dim is
  * cut. */
 RESHARD_API reshard_tensor *reshard_sum_dim(reshard_tensor *x, int32_t dim);
-/* The sum, mean or maximum along `count` dims, each named once, which are dropped, or stay with
- * size 1 if `keep` is not 0. Elements that are equal to the maximum share its gradient.
+/* The sum, mean, maximum or minimum along `count` dims, each named once, which are dropped, or stay
+ * with size 1 if `keep` is not 0. Elements that are equal to the maximum share its gradient.
  * Distributed: where one of the dims is cut, the result is a partial sum, for max a partial
  * maximum; partial inputs are sums or averages, for max maxima. Neither is taken by max while it is
- * recorded for gradients. */
+ * recorded for gradients. What is said of max holds for min. */
 RESHARD_API reshard_tensor *reshard_sum_dims(reshard_tensor *x, int32_t count, const int32_t *dims,
                                              int keep);
 RESHARD_API reshard_tensor *reshard_mean_dims(reshard_tensor *x, int32_t count, const int32_t *dims,
                                               int keep);
 RESHARD_API reshard_tensor *reshard_max_dims(reshard_tensor *x, int32_t count, const int32_t *dims,
+                                             int keep);
+RESHARD_API reshard_tensor *reshard_min_dims(reshard_tensor *x, int32_t count, const int32_t *dims,
                                              int keep);
 
 /* ---- products -------------------------------------------------------------------------------- */
@@ -170,6 +173,38 @@ RESHARD_API reshard_tensor *reshard_causal_attention(reshard_tensor *q, reshard_
  *   R       S(i)     S(i)       P(sum)
  */
 RESHARD_API reshard_tensor *reshard_embedding(reshard_tensor *weight, reshard_tensor *indices);
+
+typedef struct reshard_embedding_bag_options {
+    size_t size;                 /* sizeof(reshard_embedding_bag_options) */
+    reshard_reduction reduction; /* of a bag: RESHARD_SUM, AVG or MAX */
+    /* For indices [n]: where each bag begins, i64 [bags]. They begin with 0, and do not fall. */
+    reshard_tensor *offsets;
+    int last_offset;                /* non-zero: offsets end with n, which begins no bag */
+    reshard_tensor *sample_weights; /* NULL, or a factor for each index, for SUM; with gradients */
+    int pads;              /* non-zero: entries with the index padding_index do not count */
+    int64_t padding_index; /* may be negative: counts from the last row */
+    /* Not 0: rows that indices name, padding included, are first scaled down to this norm, in the
+     * memory of the weight. This is not recorded. norm_type: the p of the norm; 0: 2. */
+    double max_norm, norm_type;
+} reshard_embedding_bag_options;
+
+/*
+ * Embeds bags of indices, and reduces each: for indices [bags, n], or [n] with offsets, gives
+ * [bags, size]. An empty bag, or one of padding only, gives zeros. The gradient of a maximum goes
+ * to the first entry that has it. options NULL: sums, of indices [bags, n]. Distributed, for each
+ * axis of one mesh:
+ *   weight  indices, offsets, sample weights   gives      gradients of weight, sample weights
+ *   R       R                                  R          R, R
+ *   S(0)    R                                  P(sum)     S(0), P(sum)
+ *   S(1)    R                                  S(1)       S(1), P(sum)
+ *   R       S(0)                               S(0)       P(sum), S(0)
+ * Offsets that are cut begin with 0 on each rank, and count that rank's indices. Collective for MAX
+ * if rows are cut (two numbers for each element of the result), and with max_norm if columns or
+ * indices are (a number for each row). Errors: also UNSUPPORTED for other reductions, and for
+ * last_offset with distributed offsets.
+ */
+RESHARD_API reshard_tensor *reshard_embedding_bag(reshard_tensor *weight, reshard_tensor *indices,
+                                                  const reshard_embedding_bag_options *options);
 /* The entries of a dim that indices [m] name, in the order of the indices. Distributed: the dim
  * must not be cut, and indices must be replicated. */
 RESHARD_API reshard_tensor *reshard_index_select(reshard_tensor *x, int32_t dim,

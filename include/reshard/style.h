@@ -56,7 +56,8 @@ typedef struct reshard_style {
  * retained. axis: its number in the mesh. A tied parameter may be named under both names if both
  * cut it alike. Errors: INVALID (NULL, an unknown kind), RANGE (the axis), SYNTAX (pattern,
  * placements). When the plan is carried out, also NOT_FOUND for a pattern that fits no module, and
- * INVALID for COLUMNS and ROWS of another kind of module than linear and embedding. */
+ * INVALID for COLUMNS and ROWS of another kind of module than linear, embedding and
+ * embedding_bag. */
 RESHARD_API reshard_status reshard_sharding_plan_add_style(reshard_sharding_plan *plan,
                                                            const char *pattern, reshard_mesh *mesh,
                                                            int32_t axis,

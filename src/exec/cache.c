@@ -9,6 +9,7 @@
 #include "base/digest.h"
 #include "base/error.h"
 #include "base/references.h"
+#include "exec/exec.h"
 #include "layout/layout.h"
 #include "transport/group.h"
 
@@ -86,13 +87,22 @@ void rs_exec_key_digest(const rs_exec_key *key, uint64_t out_digest[2])
     rs_digest_finish(&digest, out_digest);
 }
 
+uint64_t rs_exec_number(const reshard_exec *exec)
+{
+    return exec != NULL ? (uint64_t)exec->channel : 0;
+}
+
+/* Of several, the newest: the one that ranks made when they last found different ones. */
 static entry *find_entry(rs_exec_cache *cache, const uint64_t digest[2])
 {
+    entry *found = NULL;
     for (int32_t i = 0; i < cache->count; i++) {
-        if (memcmp(cache->entries[i].digest, digest, sizeof cache->entries[i].digest) == 0)
-            return &cache->entries[i];
+        entry *e = &cache->entries[i];
+        if (memcmp(e->digest, digest, sizeof e->digest) == 0 &&
+            (found == NULL || rs_exec_number(e->exec) > rs_exec_number(found->exec)))
+            found = e;
     }
-    return NULL;
+    return found;
 }
 
 reshard_exec *rs_exec_cache_find(rs_exec_cache *cache, const uint64_t digest[2])
@@ -107,12 +117,13 @@ reshard_exec *rs_exec_cache_find(rs_exec_cache *cache, const uint64_t digest[2])
     return found->exec;
 }
 
-static entry *find_room(rs_exec_cache *cache, const uint64_t digest[2])
+/* Finds a place for an exec: that of `old`, or one that is free, or the least recently used. */
+static entry *find_room(rs_exec_cache *cache, entry *old)
 {
-    entry *room = find_entry(cache, digest);
+    entry *room = old;
     if (room == NULL && cache->count < RS_EXEC_CACHE_MAX)
         return &cache->entries[cache->count++];
-    if (room == NULL) { /* the least recently used one */
+    if (room == NULL) {
         room = &cache->entries[0];
         for (int32_t i = 1; i < cache->count; i++) {
             if (cache->entries[i].used < room->used)
@@ -121,6 +132,28 @@ static entry *find_room(rs_exec_cache *cache, const uint64_t digest[2])
     }
     reshard_exec_destroy(room->exec);
     return room;
+}
+
+static void put(rs_exec_cache *cache, entry *room, const uint64_t digest[2], reshard_exec *exec)
+{
+    memcpy(room->digest, digest, sizeof room->digest);
+    room->used = ++cache->uses;
+    room->exec = exec;
+}
+
+reshard_exec *rs_exec_cache_take(rs_exec_cache *cache, const uint64_t digest[2])
+{
+    entry *found = find_entry(cache, digest);
+    if (found == NULL)
+        return NULL;
+    reshard_exec *exec = found->exec;
+    *found = cache->entries[--cache->count];
+    return exec;
+}
+
+void rs_exec_cache_give(rs_exec_cache *cache, const uint64_t digest[2], reshard_exec *exec)
+{
+    put(cache, find_room(cache, NULL), digest, exec);
 }
 
 /* ---- layouts of the group's own -------------------------------------------------------------- */
@@ -215,10 +248,7 @@ reshard_status rs_exec_cache_make(rs_exec_cache *cache, reshard_status status,
     reshard_plan_release(plan);
     if (status != RESHARD_OK)
         return status;
-    entry *room = find_room(cache, digest);
-    memcpy(room->digest, digest, sizeof room->digest);
-    room->used = ++cache->uses;
-    room->exec = exec;
+    put(cache, find_room(cache, find_entry(cache, digest)), digest, exec);
     *out_exec = exec;
     return RESHARD_OK;
 }

@@ -2,7 +2,8 @@
 /*
  * cache.h - execs of one group that are kept for reuse. The key is what they move: two layouts, two
  * dtypes, forward or adjoint. Their number is limited, and the least recently used one goes first.
- * All ranks make the same calls in the same order, so their caches hold the same execs.
+ * All ranks make the same calls in the same order, so their caches hold the same execs, except for
+ * those that are taken out and given back.
  *
  * Execs hold a reference to the group, so the group cannot hold one to its cache: the cache exists
  * only as long as somebody else holds it.
@@ -42,6 +43,16 @@ RS_EXPORT reshard_exec *rs_exec_cache_find(rs_exec_cache *cache, const uint64_t 
 RS_EXPORT reshard_status rs_exec_cache_make(rs_exec_cache *cache, reshard_status status,
                                             const rs_exec_key *key, const uint64_t digest[2],
                                             reshard_exec **out_exec);
+
+/* A number that the exec has on all ranks, and no other exec of the group has; 0 for NULL. Ranks
+ * must compare it before they use what they found: with `take`, their caches may differ. */
+RS_EXPORT uint64_t rs_exec_number(const reshard_exec *exec);
+/* Takes an exec out of the cache, so that it can be under way while others use the cache; NULL if
+ * there is none. It is what rs_exec_cache_find gives. It may be given back in any order, even
+ * beside another one of the same digest. Local. */
+RS_EXPORT reshard_exec *rs_exec_cache_take(rs_exec_cache *cache, const uint64_t digest[2]);
+RS_EXPORT void rs_exec_cache_give(rs_exec_cache *cache, const uint64_t digest[2],
+                                  reshard_exec *exec);
 
 /* What the ranks of the group have compared, and need not compare again. The latest
  * RS_EXEC_CACHE_REMEMBERED are known. Local. */

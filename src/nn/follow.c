@@ -11,12 +11,13 @@
 #include "tensor/core/scope.h"
 #include "tensor/dist/axes.h"
 #include "tensor/dist/lift.h"
+#include "tensor/ops/bag.h"
 
 #include <reshard/distributed.h>
 
 #include <assert.h>
 
-enum { TENSORS = 3 };
+enum { TENSORS = RS_BAG_TENSORS };
 
 /* One layer's tensors, the layouts they have, and those they should have. */
 typedef struct joint {
@@ -161,6 +162,33 @@ bool rs_follow_embedding(reshard_tensor **tensors)
         append_cuts(&j.wanted[0], &j.now[0], d, d, NULL);
     for (int32_t d = 0; d < tensors[1]->ndim; d++)
         append_cuts(&j.wanted[1], &j.now[1], d, d, &j.now[0]);
+    return settle(&j);
+}
+
+/* Axes that cut between bags stay, unless they cut the weight too, or do not cut indices and sizes
+ * alike. */
+bool rs_follow_bag(reshard_tensor **tensors)
+{
+    joint j = {
+        .what = "embedding_bag", .row_slot = -1, .count = RS_BAG_TENSORS, .tensors = tensors};
+    if (!join(&j, RS_BAG_WEIGHT))
+        return false;
+    if (tensors[RS_BAG_WEIGHT]->distribution == NULL)
+        return true;
+    const rs_axes *weight = &j.now[RS_BAG_WEIGHT], *indices = &j.now[RS_BAG_INDICES];
+    for (int32_t d = 0; d < tensors[RS_BAG_WEIGHT]->ndim; d++)
+        append_cuts(&j.wanted[RS_BAG_WEIGHT], weight, d, d, NULL);
+    append_cuts(&j.wanted[RS_BAG_INDICES], indices, 0, 0, weight);
+    append_cuts(&j.wanted[RS_BAG_SIZES], &j.now[RS_BAG_SIZES], 0, 0, weight);
+    for (int32_t axis = 0;
+         tensors[RS_BAG_SIZES] != NULL && axis < reshard_mesh_axis_count(weight->mesh); axis++) {
+        if (is_cut(&j.wanted[RS_BAG_INDICES], axis) == is_cut(&j.wanted[RS_BAG_SIZES], axis))
+            continue;
+        rs_axes_set(&j.wanted[RS_BAG_INDICES], axis,
+                    (reshard_placement){.kind = RESHARD_REPLICATE});
+        rs_axes_set(&j.wanted[RS_BAG_SIZES], axis, (reshard_placement){.kind = RESHARD_REPLICATE});
+    }
+    j.wanted[RS_BAG_SAMPLES] = j.wanted[RS_BAG_INDICES];
     return settle(&j);
 }
 

@@ -8,6 +8,8 @@
 #include "nn/follow.h"
 #include "nn/module.h"
 #include "tensor/core/random.h"
+#include "tensor/core/scope.h"
+#include "tensor/ops/bag.h"
 
 #include <reshard/autograd.h>
 #include <reshard/ops.h>
@@ -191,21 +193,89 @@ static reshard_value forward_embedding(reshard_module *module, void *user, resha
     return reshard_value_of(reshard_embedding(t[0], t[1]));
 }
 
-reshard_status reshard_embedding_create(reshard_context *context, int64_t count, int64_t width,
-                                        const reshard_layer_options *given,
-                                        reshard_module **out_module)
+/* Makes a module of this kind with a weight [count, width]. Takes over the kind's user. */
+static reshard_status create_embedding(reshard_context *context, const reshard_module_kind *kind,
+                                       int64_t count, int64_t width,
+                                       const reshard_layer_options *given,
+                                       reshard_module **out_module)
 {
     reshard_layer_options options;
     reshard_module *module = NULL;
     int64_t shape[] = {count, width};
-    reshard_module_kind kind = {.name = "embedding", .forward = forward_embedding};
     reshard_status status = rs_layer_options(given, &options);
     if (status == RESHARD_OK)
-        status = reshard_module_create(context, &kind, &module);
+        status = reshard_module_create(context, kind, &module);
+    if (module == NULL)
+        rs_user_free(kind->user);
     filling normal = {RS_RANDOM_NORMAL, 0, options.deviation != 0 ? options.deviation : 1};
     if (status == RESHARD_OK)
         status = add_weight(module, "weight", &options, 2, shape, &normal);
     return rs_module_finish(status, module, out_module);
+}
+
+reshard_status reshard_embedding_create(reshard_context *context, int64_t count, int64_t width,
+                                        const reshard_layer_options *options,
+                                        reshard_module **out_module)
+{
+    reshard_module_kind kind = {.name = "embedding", .forward = forward_embedding};
+    return create_embedding(context, &kind, count, width, options, out_module);
+}
+
+/* An item of a list of inputs: a tensor, or nothing. Returns false on failure, which is noted. */
+static bool take_item(reshard_value list, int32_t index, reshard_tensor **out_tensor)
+{
+    if (list.kind != RESHARD_VALUE_LIST || index >= list.count ||
+        list.items[index].kind == RESHARD_VALUE_NOTHING)
+        return true;
+    *out_tensor = reshard_value_tensor(list.items[index]);
+    return *out_tensor != NULL;
+}
+
+static reshard_value forward_bag(reshard_module *module, void *user, reshard_value input)
+{
+    reshard_embedding_bag_options o;
+    reshard_tensor *weight = reshard_module_parameter(module, "weight"), *offsets = NULL;
+    rs_bag bag;
+    if (weight == NULL || weight->ndim != 2)
+        return reshard_value_of(rs_scope_fail(
+            rs_fail(RESHARD_ERR_INVALID, "embedding_bag: the weight is not a matrix")));
+    reshard_status status = rs_bag_read(user, weight->shape[0], &o, &bag);
+    if (status != RESHARD_OK)
+        return reshard_value_of(rs_scope_fail(rs_fail_within(status, "embedding_bag")));
+    bool list = input.kind == RESHARD_VALUE_LIST;
+    reshard_tensor **t = bag.tensors;
+    t[RS_BAG_WEIGHT] = weight;
+    t[RS_BAG_INDICES] = reshard_value_tensor(list ? reshard_value_item(input, 0) : input);
+    if (t[RS_BAG_INDICES] == NULL || !take_item(input, 1, &offsets) ||
+        !take_item(input, 2, &t[RS_BAG_SAMPLES]))
+        return reshard_value_of(NULL);
+    if (offsets != NULL &&
+        (t[RS_BAG_SIZES] = rs_bag_sizes(t[RS_BAG_INDICES], offsets, o.last_offset != 0)) == NULL)
+        return reshard_value_of(NULL);
+    return reshard_value_of(rs_follow_bag(t) ? rs_bag_run(&bag) : NULL);
+}
+
+reshard_status reshard_embedding_bag_create(reshard_context *context, int64_t count, int64_t width,
+                                            const reshard_embedding_bag_options *how,
+                                            const reshard_layer_options *options,
+                                            reshard_module **out_module)
+{
+    reshard_embedding_bag_options read;
+    rs_bag bag;
+    reshard_status status = rs_bag_read(how, count, &read, &bag);
+    if (status == RESHARD_OK && (read.offsets != NULL || read.sample_weights != NULL))
+        status = rs_fail(RESHARD_ERR_INVALID,
+                         "offsets and sample weights are inputs of the module, not options");
+    reshard_embedding_bag_options *user = NULL;
+    if (status == RESHARD_OK && (user = rs_user_allocate(context, sizeof *user)) == NULL)
+        status = rs_allocation_status();
+    if (status != RESHARD_OK)
+        return status;
+    *user = read;
+    user->size = sizeof *user;
+    reshard_module_kind kind = {
+        .name = "embedding_bag", .forward = forward_bag, .user = user, .forget = rs_user_free};
+    return create_embedding(context, &kind, count, width, options, out_module);
 }
 
 /* ---- norms ----------------------------------------------------------------------------------- */

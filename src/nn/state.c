@@ -294,7 +294,7 @@ reshard_status rs_named_load(reshard_context *context, reshard_status status, re
     status = rs_fail_within(status, "load");
     group = group != NULL ? group : find_group(count, items);
     if (group != NULL)
-        status = rs_agree(group, status, NULL, "load", false, NULL);
+        status = rs_agree(group, status, NULL, "load", 0, NULL);
     for (int64_t i = 0; status == RESHARD_OK && i < mine->count; i++) {
         const reshard_named_tensor *given = find_item(count, items, mine->items[i].name);
         if (given != NULL)

@@ -180,17 +180,18 @@ static reshard_status add_parameter(expansion *e, const char *path, const char *
     return status;
 }
 
-/* Parameters of linear and embedding, which are cut. */
+/* Parameters of linear, embedding and embedding_bag, which are cut. */
 static reshard_status add_cut(expansion *e, const reshard_module *module, const char *path,
                               bool *out_embedding)
 {
     bool columns = e->entry->style.kind == RESHARD_STYLE_COLUMNS;
-    bool embedding = strcmp(module->kind_name, "embedding") == 0;
+    bool embedding = strcmp(module->kind_name, "embedding") == 0 ||
+                     strcmp(module->kind_name, "embedding_bag") == 0;
     *out_embedding = embedding;
     if (!embedding && strcmp(module->kind_name, "linear") != 0)
         return rs_fail(RESHARD_ERR_INVALID,
-                       "\"%s\" is a module of kind %s; linear and embedding have %s", path,
-                       module->kind_name, columns ? "columns" : "rows");
+                       "\"%s\" is a module of kind %s; linear, embedding and embedding_bag have %s",
+                       path, module->kind_name, columns ? "columns" : "rows");
     reshard_tensor *weight = reshard_module_parameter(module, "weight");
     reshard_tensor *bias = reshard_module_parameter(module, "bias");
     reshard_status status = RESHARD_OK;

@@ -296,6 +296,28 @@ static reshard_status find_loss(bool of_model)
     return status;
 }
 
+static reshard_status start(void)
+{
+    reshard_scope *scope = NULL;
+    OK(reshard_scope_open(NULL, &scope));
+    assert_null(reshard_tensor_redistribute_start(w.tensor, w.spec, wild));
+    return reshard_scope_close(scope);
+}
+
+static reshard_status embed_bags(void)
+{
+    reshard_scope *scope = NULL;
+    reshard_tensor *weight = NULL, *indices = NULL;
+    OK(reshard_tensor_create(NULL, RESHARD_F32, 2, (int64_t[]){2, 3}, &weight));
+    OK(reshard_tensor_create(NULL, RESHARD_I64, 2, (int64_t[]){1, 2}, &indices));
+    OK(reshard_scope_open(NULL, &scope));
+    assert_null(reshard_embedding_bag(weight, indices, wild));
+    reshard_status status = reshard_scope_close(scope);
+    reshard_tensor_release(weight);
+    reshard_tensor_release(indices);
+    return status;
+}
+
 static reshard_status run_own(void)
 {
     reshard_scope *scope = NULL;
@@ -314,6 +336,8 @@ static void try_tensors(void)
     REFUSES(reshard_backward, reshard_backward_options, (number, NULL, wild));
     reshard_tensor_release(number);
     refuse("reshard_tensor_redistribute", redistribute());
+    refuse("reshard_tensor_redistribute_start", start());
+    refuse("reshard_embedding_bag", embed_bags());
     refuse("reshard_cross_entropy_with", find_loss(false));
     refuse("reshard_cross_entropy_loss_with", find_loss(true));
     REFUSES(reshard_tensor_plan_cache, reshard_plan_cache_counts, (w.tensor, wild));
@@ -345,6 +369,9 @@ static void try_modules(void)
     reshard_sharding_plan_destroy(plan);
     REFUSES(reshard_linear_create, reshard_layer_options, (NULL, 4, 4, wild, &made));
     REFUSES(reshard_embedding_create, reshard_layer_options, (NULL, 4, 4, wild, &made));
+    REFUSES(reshard_embedding_bag_create, reshard_embedding_bag_options,
+            (NULL, 4, 4, wild, NULL, &made));
+    REFUSES(reshard_embedding_bag_create, reshard_layer_options, (NULL, 4, 4, NULL, wild, &made));
     REFUSES(reshard_layernorm_create, reshard_layer_options, (NULL, 4, 1e-5, wild, &made));
     REFUSES(reshard_rmsnorm_create, reshard_layer_options, (NULL, 4, 1e-5, wild, &made));
     REFUSES(reshard_mlp_create, reshard_layer_options,

@@ -61,6 +61,16 @@ class BenchTest(CommandTest):
             self.assertGreater(figures[key], 0, key)
         self.assertIn("step on 3 ranks", self.read_text("bench", "train", "--ranks=3", *small))
 
+    def test_train_memory(self):
+        small = ["--runs=1", "--size=16", "--layers=6", "--width=32", "--heads=4", "--batch=8", "--length=32", "--vocabulary=1024"]
+        figures = self.read_json("bench", "train", "--ranks=4", *small)
+        cut, gathered = figures["step_bytes"], figures["step_bytes_logits_gathered"]
+        logits = 8 * 32 * 1024 * 4
+        self.assertGreater(gathered - cut, logits)  # a whole copy of the logits at least
+        self.assertGreater(figures["step_bytes_inputs_kept"], cut)
+        self.assertGreater(figures["step_bytes_both"], gathered)
+        self.check_fails(["bench", "train", "--vocabulary=0"], code=2, words="--vocabulary 0: from 1 to 1048576")
+
     def test_train_refused(self):
         self.check_fails(["bench", "train", "--runs=1", "--size=1", "--layers=1", "--width=16", "--heads=3",
                           "--batch=1", "--length=4"], words="a width of 16 cannot be parted into 3 heads")

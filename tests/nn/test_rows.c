@@ -145,6 +145,21 @@ static void test_rows__from_block_to_block(void **state)
 
 /* ---- other layers ---------------------------------------------------------------------------- */
 
+/* The gradient of the cut parameter is that of the undivided one on all rows. */
+static reshard_status check_gradients(reshard_module *cut, reshard_module *whole, const char *name,
+                                      reshard_tensor *y, reshard_tensor *expected,
+                                      reshard_group *group)
+{
+    reshard_tensor *mine = NULL, *theirs = NULL;
+    TRY(reshard_backward(reshard_sum(reshard_mul(y, y)), NULL, NULL));
+    TRY(reshard_backward(reshard_sum(reshard_mul(expected, expected)), NULL, NULL));
+    MUST(reshard_module_find_parameter(cut, name, &mine));
+    MUST(reshard_module_find_parameter(whole, name, &theirs));
+    return check_close(
+        reshard_tensor_full(reshard_tensor_gradient(mine)),
+        reshard_tensor_all_reduce(reshard_tensor_gradient(theirs), group, RESHARD_SUM));
+}
+
 /* Cuts one parameter of a layer over all ranks, and compares the rows of all. */
 static reshard_status one_layer(reshard_module *cut, reshard_module *whole, const char *name,
                                 const char *how, reshard_tensor *own, reshard_group *group)
@@ -160,7 +175,9 @@ static reshard_status one_layer(reshard_module *cut, reshard_module *whole, cons
     reshard_tensor *expected = reshard_module_forward(whole, own);
     TRY(reshard_scope_status(scope));
     CHECK(reshard_tensor_is_distributed(y));
-    TRY(check_close(reshard_tensor_full(y), reshard_tensor_all_gather(expected, group)));
+    y = reshard_tensor_full(y);
+    TRY(check_close(y, reshard_tensor_all_gather(expected, group)));
+    TRY(check_gradients(cut, whole, name, y, expected, group));
     TRY(reshard_scope_close(scope));
     reshard_module_release(cut);
     reshard_module_release(whole);
@@ -170,6 +187,7 @@ static reshard_status one_layer(reshard_module *cut, reshard_module *whole, cons
 static reshard_status make_both(int kind, reshard_module **out_one, reshard_module **out_other)
 {
     reshard_layer_options options = {.size = sizeof options, .dtype = RESHARD_F64, .seed = 3};
+    reshard_embedding_bag_options maxima = {.size = sizeof maxima, .reduction = RESHARD_MAX};
     reshard_gpt_options gpt = {.size = sizeof gpt,
                                .vocabulary = 8,
                                .length = 4,
@@ -188,6 +206,8 @@ static reshard_status make_both(int kind, reshard_module **out_one, reshard_modu
             TRY(reshard_layernorm_create(NULL, WIDTH, 1e-5, &options, out));
         else if (kind == 3)
             TRY(reshard_block_create(NULL, WIDTH, 2, &options, out));
+        else if (kind == 5)
+            TRY(reshard_embedding_bag_create(NULL, 8, WIDTH, &maxima, &options, out));
         else
             TRY(reshard_gpt_create(NULL, &gpt, out));
     }
@@ -203,14 +223,15 @@ static reshard_status body_layers(void *user, reshard_group *group)
                 {0, "bias", "S(0)"},          {1, "weight", "S(0)"},
                 {1, "weight", "S(1)"},        {2, "weight", "S(0)"},
                 {3, "attn.q.weight", "S(0)"}, {3, "mlp.fc2.weight", "S(1)"},
-                {4, "wte.weight", "S(0)"},    {4, "h.0.mlp.fc1.weight", "S(0)"}};
+                {4, "wte.weight", "S(0)"},    {4, "h.0.mlp.fc1.weight", "S(0)"},
+                {5, "weight", "S(0)"},        {5, "weight", "S(1)"}};
     (void)user;
     int32_t rank = reshard_group_rank(group);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         reshard_module *cut = NULL, *whole = NULL;
         reshard_tensor *x = NULL;
         TRY(make_both(rows[i].kind, &cut, &whole));
-        if (rows[i].kind == 1 || rows[i].kind == 4) { /* tokens */
+        if (rows[i].kind == 1 || rows[i].kind >= 4) { /* tokens */
             TRY(reshard_tensor_create(NULL, RESHARD_I64, SHAPE(rank + 1, 3), &x));
             for (int64_t k = 0; k < 3 * (rank + 1); k++)
                 ((int64_t *)reshard_tensor_write(x))[k] = (3 * rank + k) % 8;
@@ -233,6 +254,73 @@ static void test_rows__all_layers(void **state)
     (void)state;
     run_ranks(2, body_layers, NULL);
     run_ranks(3, body_layers, NULL);
+}
+
+/* Lists of a rank's own, with offsets that count from its own beginning, and sample weights. */
+static reshard_status make_list(int32_t rank, reshard_tensor **out)
+{
+    int64_t count = rank + 2;
+    TRY(reshard_tensor_create(NULL, RESHARD_I64, SHAPE(count), &out[0]));
+    TRY(reshard_tensor_create(NULL, RESHARD_I64, SHAPE(3), &out[1]));
+    TRY(reshard_tensor_create(NULL, RESHARD_F64, SHAPE(count), &out[2]));
+    for (int64_t i = 0; i < count; i++) {
+        ((int64_t *)reshard_tensor_write(out[0]))[i] = (3 * rank + 5 * i) % 8;
+        ((double *)reshard_tensor_write(out[2]))[i] = 0.5 + (double)(i + rank);
+    }
+    ((int64_t *)reshard_tensor_write(out[1]))[2] = count - 1; /* the second bag has the rest */
+    return reshard_tensor_set_requires_grad(out[2], 1);
+}
+
+static reshard_tensor *bags_of(reshard_module *module, reshard_tensor *const *list)
+{
+    reshard_value items[3];
+    for (int i = 0; i < 3; i++)
+        items[i] = reshard_value_of(list[i]);
+    return reshard_value_tensor(reshard_module_call(module, reshard_value_list(3, items)));
+}
+
+static reshard_status body_bags(void *user, reshard_group *group)
+{
+    reshard_layer_options options = {.size = sizeof options, .dtype = RESHARD_F64, .seed = 3};
+    reshard_embedding_bag_options how = {.size = sizeof how, .pads = 1, .padding_index = 5};
+    reshard_module *cut = NULL, *whole = NULL;
+    reshard_sharding_plan *plan = NULL;
+    reshard_scope *scope = NULL;
+    reshard_tensor *list[3] = {NULL}, *own[3] = {NULL}, *given[3];
+    TRY(make_list(reshard_group_rank(group), list));
+    TRY(make_list(reshard_group_rank(group), own));
+    TRY(reshard_embedding_bag_create(NULL, 8, WIDTH, &how, &options, &cut));
+    TRY(reshard_embedding_bag_create(NULL, 8, WIDTH, &how, &options, &whole));
+    MUST(reshard_sharding_plan_create(NULL, &plan));
+    add_entry(plan, "weight", reshard_group_size(group), user);
+    TRY(reshard_module_shard(cut, plan, 0, group, NULL));
+    reshard_sharding_plan_destroy(plan);
+    TRY(reshard_scope_open(NULL, &scope));
+    for (int i = 0; i < 3; i++)
+        given[i] = told(list[i], group);
+    reshard_tensor *y = bags_of(cut, given), *expected = bags_of(whole, own);
+    TRY(reshard_scope_status(scope));
+    TRY(check_close(reshard_tensor_full(y), reshard_tensor_all_gather(expected, group)));
+    TRY(check_gradients(cut, whole, "weight", reshard_tensor_full(y), expected, group));
+    TRY(check_close(reshard_tensor_gradient(list[2]), reshard_tensor_gradient(own[2])));
+    TRY(reshard_scope_close(scope));
+    for (int i = 0; i < 3; i++) {
+        reshard_tensor_release(list[i]);
+        reshard_tensor_release(own[i]);
+    }
+    reshard_module_release(cut);
+    reshard_module_release(whole);
+    return RESHARD_OK;
+}
+
+static void test_rows__bags(void **state)
+{
+    (void)state;
+    for (int32_t size = 1; size <= 4; size++) {
+        run_ranks(size, body_bags, "S(0)");
+        run_ranks(size, body_bags, "S(1)");
+        run_ranks(size, body_bags, "R");
+    }
 }
 
 /* A vector on each rank: PyTorch makes a matrix of one row for each. */
@@ -503,6 +591,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows__from_block_to_block),
         cmocka_unit_test(test_rows__all_layers),
+        cmocka_unit_test(test_rows__bags),
         cmocka_unit_test(test_rows__vectors),
         cmocka_unit_test(test_rows__losses),
         cmocka_unit_test(test_rows__along_some_axes),

@@ -289,7 +289,8 @@ static reshard_status refusals_body(void *user, reshard_group *group)
     TRY(refuse(feed, group, mesh, 0, &(reshard_styled){"layers.*.up", &columns},
                RESHARD_ERR_NOT_FOUND, "no module has a path like \"layers.*.up\""));
     TRY(refuse(feed, group, mesh, 0, &(reshard_styled){"norm1", &columns}, RESHARD_ERR_INVALID,
-               "\"norm1\" is a module of kind layernorm; linear and embedding have columns"));
+               "\"norm1\" is a module of kind layernorm; linear, embedding and embedding_bag have "
+               "columns"));
     TRY(refuse(feed, group, mesh, 1, &(reshard_styled){"up", &columns}, RESHARD_ERR_RANGE,
                "axis 1 of a mesh with 1"));
     TRY(refuse(feed, group, mesh, 0, &(reshard_styled){"u{p", &columns}, RESHARD_ERR_SYNTAX,

@@ -66,6 +66,19 @@ DIFFERENCES_FN(transpose, reshard_tensor_transpose(in[0], 0, 2))
 DIFFERENCES_FN(cat, reshard_cat(2, in, 1))
 DIFFERENCES_FN(linear, reshard_linear(in[0], in[1], in[2]))
 DIFFERENCES_FN(embedding, reshard_embedding(in[0], in[1]))
+#define DIFFERENCES_BAG(...)                                       \
+    &(reshard_embedding_bag_options)                               \
+    {                                                              \
+        .size = sizeof(reshard_embedding_bag_options), __VA_ARGS__ \
+    }
+DIFFERENCES_FN(bag_sum, reshard_embedding_bag(in[0], in[1],
+                                              DIFFERENCES_BAG(.sample_weights = in[2], .pads = 1,
+                                                              .padding_index = -3)))
+DIFFERENCES_FN(bag_mean, reshard_embedding_bag(in[0], in[1],
+                                               DIFFERENCES_BAG(.reduction = RESHARD_AVG, .pads = 1,
+                                                               .padding_index = 2)))
+DIFFERENCES_FN(bag_max,
+               reshard_embedding_bag(in[0], in[1], DIFFERENCES_BAG(.reduction = RESHARD_MAX)))
 DIFFERENCES_FN(layernorm, reshard_layernorm(in[0], in[1], in[2], 0.01))
 DIFFERENCES_FN(rmsnorm, reshard_rmsnorm(in[0], in[1], 0.01))
 DIFFERENCES_FN(cross_entropy, reshard_cross_entropy(in[0], in[1]))
@@ -103,6 +116,21 @@ static inline reshard_tensor *differences_heads(reshard_tensor *const *in,
 DIFFERENCES_FN(attention, reshard_causal_attention(in[0], in[1], in[2], 0))
 /* There and back, with a nonlinearity there. */
 DIFFERENCES_FN(redistribute, move_to(reshard_gelu(move_to(in[0], job->detour)), job->specs[0]))
+/* The same, started and waited for. */
+static inline reshard_tensor *differences_started(reshard_tensor *const *in,
+                                                  const differences_job *job)
+{
+    reshard_spec *there = spec_of(job->detour), *back = spec_of(job->specs[0]);
+    reshard_redistribution *started = reshard_tensor_redistribute_start(in[0], there, NULL);
+    reshard_tensor *beside = reshard_scale(in[0], 2);
+    reshard_tensor *y = reshard_gelu(reshard_tensor_redistribute_wait(started));
+    started = reshard_tensor_redistribute_start(y, back, NULL);
+    beside = reshard_gelu(beside);
+    y = reshard_add(beside, reshard_tensor_redistribute_wait(started));
+    reshard_spec_release(there);
+    reshard_spec_release(back);
+    return y;
+}
 /* As contributions to a sum. */
 DIFFERENCES_FN(scale_sum, reshard_scale(move_to(in[0], job->detour), 3))
 DIFFERENCES_FN(add_sum, reshard_add(move_to(in[0], job->detour), move_to(in[1], job->detour)))
@@ -152,6 +180,7 @@ static const differences_case differences_cases[] = {
     {"silu", differences_silu, 1, {DIFFERENCES_ONE}, {{NULL}}},
     {"dropout", differences_dropout, 1, {DIFFERENCES_ONE}, {{NULL}}},
     {"redistribute", differences_redistribute, 1, {DIFFERENCES_ONE}, {{NULL}}},
+    {"redistribute, started", differences_started, 1, {DIFFERENCES_ONE}, {{NULL}}},
     {"sum", differences_sum, 1, {DIFFERENCES_ONE}, {{"R"}, {"S(0)"}, {"S(1)"}, {"S(2)"}}},
     {"mean", differences_mean, 1, {DIFFERENCES_ONE}, {{"R"}, {"S(0)"}, {"S(1)"}, {"S(2)"}}},
     {"softmax", differences_softmax, 1, {DIFFERENCES_ONE}, {{"R"}, {"S(0)"}, {"S(1)"}, {"S(2)"}}},
@@ -189,6 +218,21 @@ static const differences_case differences_cases[] = {
      2,
      {{2, {7, 3}, 0}, {2, {3, 2}, 7}},
      {{"R", "R"}, {"S(0)", "R"}, {"S(1)", "R"}, {"R", "S(0)"}, {"R", "S(1)"}}},
+    {"embedding_bag, weighted",
+     differences_bag_sum,
+     3,
+     {{2, {7, 3}, 0}, {2, {5, 4}, 7}, {2, {5, 4}, 0}},
+     {{"R", "R", "R"}, {"S(0)", "R", "R"}, {"S(1)", "R", "R"}, {"R", "S(0)", "S(0)"}}},
+    {"embedding_bag, means",
+     differences_bag_mean,
+     2,
+     {{2, {7, 3}, 0}, {2, {5, 4}, 7}},
+     {{"R", "R"}, {"S(0)", "R"}, {"S(1)", "R"}, {"R", "S(0)"}}},
+    {"embedding_bag, maxima",
+     differences_bag_max,
+     2,
+     {{2, {7, 3}, 0}, {2, {5, 3}, 7}},
+     {{"R", "R"}, {"S(0)", "R"}, {"S(1)", "R"}, {"R", "S(0)"}}},
     {"layernorm",
      differences_layernorm,
      3,

@@ -29,6 +29,13 @@ static reshard_status compute(reshard_context *context, reshard_group *group, re
     if (way == 0) {
         y = reshard_gelu(reshard_linear(x, weight, NULL));
         y = reshard_sum(reshard_tensor_full(move_to(move_to(y, "3: S(0)"), "3: R")));
+    } else if (way == 3) { /* under way while something is computed, forwards and backwards */
+        reshard_spec *whole = spec_of("3: R");
+        reshard_redistribution *started = reshard_tensor_redistribute_start(weight, whole, NULL);
+        y = reshard_gelu(x);
+        y = reshard_linear(y, reshard_tensor_redistribute_wait(started), NULL);
+        y = reshard_sum(reshard_tensor_full(y));
+        reshard_spec_release(whole);
     } else {
         reshard_tensor *local = reshard_tensor_to_local(x, NULL);
         y = reshard_tensor_all_reduce(reshard_relu(local), group,
@@ -72,7 +79,7 @@ static reshard_status run_attempt(reshard_context *context, void *user)
 static void test_memory__of_one_rank(void **state)
 {
     (void)state;
-    for (int way = 0; way < 3; way++) {
+    for (int way = 0; way < 4; way++) {
         words said = {""};
         attempt a = {.way = way};
         if (!context_fail_each(run_attempt, &a, &said))

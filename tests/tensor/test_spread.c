@@ -8,6 +8,7 @@
 #include "tests/support/check.h"
 #include "tests/tensor/distributed.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { INPUTS_MAX = 3 };
@@ -76,6 +77,7 @@ FN(do_masked_fill, reshard_masked_fill(in[0], in[1], 4))
 FN(do_sum_dims, reshard_sum_dims(in[0], 2, (int32_t[]){0, 2}, 0))
 FN(do_mean_dims, reshard_mean_dims(in[0], 2, (int32_t[]){0, 2}, 1))
 FN(do_max_dims, reshard_max_dims(in[0], 1, (int32_t[]){-1}, 0))
+FN(do_min_dims, reshard_min_dims(in[0], 1, (int32_t[]){-1}, 0))
 FN(do_bmm, reshard_bmm(in[0], 0, in[1], 1))
 
 static reshard_tensor *do_split(reshard_tensor *const *in)
@@ -351,6 +353,7 @@ static const op_case cases[] = {
     {"mean_dims", do_mean_dims, 1, HEADED, 2, {"2: S(1)"}, NULL, "2: S(1)", false},
     {"mean_dims", do_mean_dims, 1, HEADED, 2, {"2: R"}, "2: P(avg)", "2: P(avg)", false},
     {"max_dims", do_max_dims, 1, ONE, 3, {"3: S(0)"}, NULL, "3: S(0)", false},
+    {"min_dims", do_min_dims, 1, ONE, 3, {"3: S(0)"}, NULL, "3: S(0)", false},
     {"bmm",
      do_bmm,
      2,
@@ -874,6 +877,19 @@ static reshard_status maximum(void *user, reshard_group *group)
     CHECK(is_close(reshard_tensor_full(y), reshard_max_dims(whole, 1, (int32_t[]){1}, 0), 0));
     CHECK(
         is_close(reshard_tensor_full(again), reshard_max_dims(whole, 2, (int32_t[]){0, 1}, 0), 0));
+    /* The same of minima, which are compared with a plain loop. */
+    y = reshard_min_dims(x, 1, (int32_t[]){1}, 0);
+    TRY(reshard_layout_parse(NULL, "4: P(min)", SHAPE(5), &layout));
+    CHECK(reshard_layout_equals(layout, reshard_tensor_layout(y)));
+    reshard_layout_release(layout);
+    y = reshard_tensor_full(y);
+    reshard_tensor *local = reshard_min_dims(whole, 1, (int32_t[]){1}, 0);
+    TRY(reshard_scope_status(scope));
+    for (int64_t i = 0; i < 5; i++) {
+        double least =
+            fmin(fmin(element(whole, 3 * i), element(whole, 3 * i + 1)), element(whole, 3 * i + 2));
+        CHECK(element(y, i) == least && element(local, i) == least);
+    }
     reshard_tensor_release(x);
     return reshard_scope_close(scope);
 }

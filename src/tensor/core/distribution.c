@@ -30,6 +30,7 @@ void rs_distribution_release(rs_distribution *distribution)
 {
     if (distribution == NULL || !rs_reference_drop(&distribution->references))
         return;
+    rs_flight_destroy(distribution->flight);
     for (int64_t i = 0; i < distribution->shard_count; i++)
         reshard_tensor_release(distribution->shards[i]);
     rs_release(distribution->context, distribution->shards,

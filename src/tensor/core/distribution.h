@@ -19,10 +19,13 @@ struct rs_distribution {
     reshard_layout *layout;
     int64_t shard_count;
     reshard_tensor **shards;
+    struct reshard_redistribution *flight; /* fills the shards (flight.h); NULL: they are filled */
 };
 
 rs_distribution *rs_distribution_retain(rs_distribution *distribution);
 void rs_distribution_release(rs_distribution *distribution);
+/* Lands the flight first, if it is under way (flight.h). */
+void rs_flight_destroy(struct reshard_redistribution *flight);
 /* Makes a distribution that has a layout and a group, but no shards. */
 reshard_status rs_distribution_outline(reshard_context *context, rs_exec_cache *cache,
                                        reshard_layout *layout, rs_distribution **out_distribution);

@@ -19,13 +19,13 @@
 /* ---- agreement ------------------------------------------------------------------------------- */
 
 reshard_status rs_agree(reshard_group *group, reshard_status status, const uint64_t digest[2],
-                        const char *what, bool flag, bool *out_all_true)
+                        const char *what, uint64_t number, bool *out_all_same)
 {
     assert(group != NULL && what != NULL);
     char request[96];
     (void)snprintf(request, sizeof request, "%s: the request", what);
     rs_claim claim = {.what = request};
-    uint64_t numbers[RS_AGREE_NUMBERS] = {!flag};
+    uint64_t numbers[RS_AGREE_NUMBERS] = {number, ~number}; /* of which the largest come back */
     if (digest != NULL)
         memcpy(claim.digest, digest, sizeof claim.digest);
     rs_scope_use_group(group);
@@ -35,8 +35,8 @@ reshard_status rs_agree(reshard_group *group, reshard_status status, const uint6
         return status;
     }
     group->failure_told = 0;
-    if (out_all_true != NULL)
-        *out_all_true = numbers[0] == 0;
+    if (out_all_same != NULL)
+        *out_all_same = number != 0 && numbers[0] == number && numbers[1] == ~number;
     return RESHARD_OK;
 }
 
@@ -46,7 +46,7 @@ void rs_agree_on_failure(void)
     if (scope == NULL || scope->status == RESHARD_OK || scope->group == NULL ||
         rs_scope_has_told(scope, scope->group))
         return;
-    (void)rs_agree(scope->group, reshard_scope_status(scope), NULL, "", false, NULL);
+    (void)rs_agree(scope->group, reshard_scope_status(scope), NULL, "", 0, NULL);
 }
 
 /* ---- moving ---------------------------------------------------------------------------------- */
@@ -84,10 +84,9 @@ static void release_ends(ends *e)
     rs_release(e->context, e->targets, (size_t)e->target_count * sizeof *e->targets);
 }
 
-/* Collective. Agrees on `status` and then moves, or only agrees if `still`: nothing has to move. */
-static reshard_status move(reshard_context *context, reshard_status status,
-                           const reshard_tensor *source, const rs_exec_key *key, bool still,
-                           const reshard_tensor *target)
+reshard_status rs_move_begin(reshard_context *context, reshard_status status,
+                             const reshard_tensor *source, const rs_exec_key *key, bool still,
+                             const reshard_tensor *target, reshard_exec **out_exec)
 {
     rs_exec_cache *cache = source->distribution->cache;
     uint64_t digest[2];
@@ -99,34 +98,56 @@ static reshard_status move(reshard_context *context, reshard_status status,
         status = list_ends(context, source, target, &e);
     if (status == RESHARD_OK && !still)
         exec = rs_exec_cache_find(cache, digest);
-    status = rs_agree(rs_exec_cache_group(cache), status, digest, "redistribute", exec != NULL,
-                      &all_hit);
+    status = rs_agree(rs_exec_cache_group(cache), status, digest, "redistribute",
+                      rs_exec_number(exec), &all_hit);
     if (status == RESHARD_OK && !still && !all_hit)
         status = rs_exec_cache_make(cache, status, key, digest, &exec);
     if (status == RESHARD_OK && !still)
         status = reshard_exec_start(exec, (const void *const *)e.sources, e.targets);
-    if (status == RESHARD_OK && !still)
-        status = reshard_exec_wait(exec);
     release_ends(&e);
-    if (status != RESHARD_OK)
+    if (status == RESHARD_OK)
+        *out_exec = exec;
+    else
         /* From the agreement on, all ranks fail together. */
         rs_scope_note_told(rs_exec_cache_group(cache));
     return status;
 }
 
-reshard_status rs_redistribute_keyed(reshard_context *context, const reshard_tensor *source,
-                                     const rs_exec_key *key, reshard_tensor **out_tensor)
+/* The same, and waits for the exec. */
+static reshard_status move(reshard_context *context, reshard_status status,
+                           const reshard_tensor *source, const rs_exec_key *key, bool still,
+                           const reshard_tensor *target)
+{
+    reshard_exec *exec = NULL;
+    status = rs_move_begin(context, status, source, key, still, target, &exec);
+    if (status == RESHARD_OK && exec != NULL) {
+        status = reshard_exec_wait(exec);
+        if (status != RESHARD_OK)
+            rs_scope_note_told(rs_exec_cache_group(source->distribution->cache));
+    }
+    return status;
+}
+
+reshard_status rs_move_target(reshard_context *context, const reshard_tensor *source,
+                              const rs_exec_key *key, reshard_tensor **out_target, bool *out_still)
 {
     rs_exec_cache *cache = source->distribution->cache;
     reshard_layout *layout = key->adjoint ? key->source : key->target;
     reshard_dtype dtype = key->adjoint ? key->source_dtype : key->target_dtype;
-    bool same = !key->adjoint && source->dtype == dtype &&
-                rs_layouts_lie_alike(source->distribution->layout, layout);
+    *out_still = !key->adjoint && source->dtype == dtype &&
+                 rs_layouts_lie_alike(source->distribution->layout, layout);
+    return *out_still ? rs_distributed_wrap(context, cache, layout, dtype,
+                                            source->distribution->shards, out_target)
+                      : rs_distributed_make(context, cache, layout, dtype, out_target);
+}
+
+reshard_status rs_redistribute_keyed(reshard_context *context, const reshard_tensor *source,
+                                     const rs_exec_key *key, reshard_tensor **out_tensor)
+{
     reshard_tensor *target = NULL;
-    reshard_status status = same ? rs_distributed_wrap(context, cache, layout, dtype,
-                                                       source->distribution->shards, &target)
-                                 : rs_distributed_make(context, cache, layout, dtype, &target);
-    status = move(context, status, source, key, same, target);
+    bool still = false;
+    reshard_status status = rs_move_target(context, source, key, &target, &still);
+    status = move(context, status, source, key, still, target);
     if (status == RESHARD_OK)
         *out_tensor = target;
     else

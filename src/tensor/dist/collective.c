@@ -178,7 +178,7 @@ static reshard_status gather_counts(const exchange *x, int64_t **out_sent)
     size_t bytes = (size_t)size * sizeof(int64_t);
     int64_t *sent = rs_allocate(NULL, bytes * (size_t)size);
     reshard_status status = sent != NULL ? RESHARD_OK : rs_allocation_status();
-    status = rs_agree(x->group, status, NULL, x->name, false, NULL);
+    status = rs_agree(x->group, status, NULL, x->name, 0, NULL);
     if (status == RESHARD_OK)
         status = reshard_group_gather_bytes(x->group, x->send_rows, bytes, sent);
     for (int32_t i = 0; i < size && status == RESHARD_OK; i++) {
@@ -280,7 +280,7 @@ static reshard_status run(const ends *e, reshard_tensor *x, reshard_tensor **out
         rs_distributed_wrap(e->context, e->cache, e->source, x->dtype, &x, &source);
     status = status == RESHARD_OK
                  ? rs_redistribute(e->context, source, e->target, x->dtype, &target)
-                 : rs_agree(group, status, NULL, "collective", false, NULL);
+                 : rs_agree(group, status, NULL, "collective", 0, NULL);
     /* An alias, because recording the operation changes the tensor that it returns. */
     if (status == RESHARD_OK && target->distribution->shard_count > 0)
         status = rs_tensor_alias(e->context, target->distribution->shards[0], out_local);
@@ -365,7 +365,7 @@ static reshard_tensor *carry_out(exchange *x, reshard_tensor *tensor)
         if (status == RESHARD_OK)
             status = run(e, tensor, &local);
         else if (e == NULL && !rs_scope_has_told(rs_thread_state_get()->scope, x->group))
-            status = rs_agree(x->group, status, NULL, x->name, false, NULL);
+            status = rs_agree(x->group, status, NULL, x->name, 0, NULL);
         rs_outlines_release(x->group, all);
     }
     rs_release(NULL, sent, size * size * sizeof *sent);

@@ -64,7 +64,7 @@ reshard_status reshard_tensor_create_distributed(reshard_context *context, resha
         rs_exec_key key = {layout, layout, dtype, dtype, false};
         rs_exec_key_digest(&key, digest);
     }
-    status = rs_agree(group, status, digest, "create_distributed", false, NULL);
+    status = rs_agree(group, status, digest, "create_distributed", 0, NULL);
     reshard_layout_release(layout);
     rs_exec_cache_release(cache);
     if (status == RESHARD_OK)
@@ -227,7 +227,7 @@ reshard_status reshard_tensor_shard(reshard_context *context, reshard_group *gro
         if (status == RESHARD_OK)
             status = wrap_source(context, group, source, source_rank, tensor, &whole);
         status = status == RESHARD_OK ? rs_redistribute(context, whole, layout, whole->dtype, &made)
-                                      : rs_agree(group, status, NULL, "shard", false, NULL);
+                                      : rs_agree(group, status, NULL, "shard", 0, NULL);
     }
     if (status == RESHARD_OK)
         made->requires_grad = mine.requires_grad != 0;
@@ -393,7 +393,7 @@ static reshard_status gather_places(reshard_context *context, reshard_group *gro
         memcpy(mine[i].offset, shards[i].offset, sizeof mine[i].offset);
         memcpy(mine[i].size, shards[i].tensor->shape, sizeof mine[i].size);
     }
-    status = rs_agree(group, status, NULL, "from_shards", false, NULL);
+    status = rs_agree(group, status, NULL, "from_shards", 0, NULL);
     if (status == RESHARD_OK)
         status = reshard_group_gather_bytes(group, mine, bytes, all);
     rs_release(context, mine, bytes);

@@ -327,7 +327,7 @@ reshard_tensor *reshard_tensor_from_local(reshard_tensor *local, reshard_group *
                 rs_distributed_wrap(o->context, o->cache, o->layout, local->dtype, &local, &made);
         if (status == RESHARD_OK)
             memcpy(digest, o->layout->digest, sizeof digest);
-        status = rs_agree(group, status, digest, "from_local", false, NULL);
+        status = rs_agree(group, status, digest, "from_local", 0, NULL);
         rs_outlines_release(group, all);
     }
     rs_extents input = rs_extents_of(local);

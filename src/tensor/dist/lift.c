@@ -54,7 +54,7 @@ static void backward_lift(rs_node *node, reshard_tensor *const *gradients,
         status =
             rs_redistribute(rs_scope_context(), gradients[0], layout, gradients[0]->dtype, &whole);
     else
-        status = rs_agree(group, status, NULL, "lift", false, NULL);
+        status = rs_agree(group, status, NULL, "lift", 0, NULL);
     if (status == RESHARD_OK)
         status = rs_tensor_alias(rs_scope_context(), whole->distribution->shards[0], &local);
     reshard_tensor_release(whole);
@@ -192,7 +192,7 @@ static reshard_status gather_whole(reshard_context *context, const reshard_tenso
     reshard_status status = rs_layout_simple(context, reshard_group_size(group), -1, NULL,
                                              source->ndim, source->shape, &layout);
     status = status == RESHARD_OK ? rs_redistribute(context, source, layout, source->dtype, &whole)
-                                  : rs_agree(group, status, NULL, "load", false, NULL);
+                                  : rs_agree(group, status, NULL, "load", 0, NULL);
     if (status == RESHARD_OK)
         *out_tensor = reshard_tensor_retain(whole->distribution->shards[0]);
     reshard_tensor_release(whole);
@@ -222,7 +222,7 @@ reshard_status rs_tensor_bring(reshard_context *context, reshard_tensor *source,
     status = status == RESHARD_OK
                  ? rs_redistribute(context, spread, target->distribution->layout, target->dtype,
                                    out_tensor)
-                 : rs_agree(rs_distributed_group(target), status, NULL, "load", false, NULL);
+                 : rs_agree(rs_distributed_group(target), status, NULL, "load", 0, NULL);
     reshard_tensor_release(spread);
     return status;
 }

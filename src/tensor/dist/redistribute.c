@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * redistribute.c - redistribute, to_local, full, value and gather. Redistribute does not change the
- * global value, and neither does its backward step, which brings the gradient to the layout of the
- * input.
+ * redistribute.c - redistribute, at once or started and waited for; to_local, full, value and
+ * gather. Redistribute does not change the global value, and neither does its backward step, which
+ * brings the gradient to the layout of the input.
  */
 #include <reshard/distributed.h>
 
 #include "base/context.h"
 #include "base/error.h"
 #include "base/options.h"
+#include "tensor/core/flight.h"
 #include "tensor/core/move.h"
 #include "tensor/dist/axes.h"
 #include "tensor/dist/outline.h"
@@ -94,11 +95,16 @@ static reshard_status cast_shards(reshard_tensor *tensor, reshard_dtype dtype,
     return status;
 }
 
-static void backward_redistribute(rs_node *node, reshard_tensor *const *gradients,
-                                  reshard_tensor **out_gradients)
+/* Brings the gradient into the layout and dtype that the input's gradient has. */
+typedef reshard_status (*bring_fn)(reshard_context *context, reshard_tensor *source,
+                                   reshard_layout *layout, reshard_dtype dtype,
+                                   reshard_tensor **out_tensor);
+
+static void bring_back(rs_node *node, reshard_tensor *gradient, bring_fn bring,
+                       reshard_tensor **out_gradients)
 {
     reshard_layout *layout = NULL;
-    reshard_tensor *cast = NULL, *made = NULL, *gradient = gradients[0];
+    reshard_tensor *cast = NULL, *made = NULL;
     const redistribute_facts *facts = rs_node_facts(node);
     reshard_status status = RESHARD_OK;
     if (facts->own_layout)
@@ -111,10 +117,23 @@ static void backward_redistribute(rs_node *node, reshard_tensor *const *gradient
         gradient = cast;
     }
     if (status == RESHARD_OK)
-        status = rs_redistribute(rs_scope_context(), gradient, layout, facts->dtype, &made);
+        status = bring(rs_scope_context(), gradient, layout, facts->dtype, &made);
     reshard_layout_release(layout);
     reshard_tensor_release(cast);
     out_gradients[0] = rs_scope_finish(status, made);
+}
+
+static reshard_status bring_now(reshard_context *context, reshard_tensor *source,
+                                reshard_layout *layout, reshard_dtype dtype,
+                                reshard_tensor **out_tensor)
+{
+    return rs_redistribute(context, source, layout, dtype, out_tensor);
+}
+
+static void backward_redistribute(rs_node *node, reshard_tensor *const *gradients,
+                                  reshard_tensor **out_gradients)
+{
+    bring_back(node, gradients[0], bring_now, out_gradients);
 }
 
 static reshard_status check_options(const reshard_tensor *tensor, const reshard_spec *spec,
@@ -132,47 +151,150 @@ static reshard_status check_options(const reshard_tensor *tensor, const reshard_
     return RESHARD_OK;
 }
 
+/* What a call asks for, and how it is recorded. */
+typedef struct request {
+    reshard_redistribute_options options;
+    reshard_layout *layout;
+    reshard_layout *back; /* of the gradient */
+    redistribute_facts facts;
+} request;
+
+static reshard_status read_request(reshard_tensor *tensor, reshard_spec *spec,
+                                   const reshard_redistribute_options *options, request *r)
+{
+    reshard_context *context = rs_scope_context();
+    reshard_status status = rs_options_read("options", options, &r->options, sizeof r->options);
+    if (status == RESHARD_OK)
+        status = check_options(tensor, spec, &r->options);
+    if (status == RESHARD_OK)
+        status = reshard_layout_create(context, spec, tensor->ndim, tensor->shape, &r->layout);
+    if (status == RESHARD_OK && r->options.gradient_spec != NULL)
+        status = reshard_layout_create(context, r->options.gradient_spec, tensor->ndim,
+                                       tensor->shape, &r->back);
+    else if (status == RESHARD_OK)
+        r->back = reshard_layout_retain(tensor->distribution->layout);
+    r->facts = (redistribute_facts){tensor->dtype, r->options.gradient_dtype,
+                                    r->options.gradient_spec != NULL};
+    if (r->options.dtype == RESHARD_DTYPE_NONE)
+        r->options.dtype = tensor->dtype;
+    return status;
+}
+
+/* Ends what is recorded with the request's facts. Takes over its layout of the gradient. */
+static reshard_tensor *record(reshard_tensor *input, rs_backward_fn backward,
+                              const redistribute_facts *facts, reshard_layout *back,
+                              reshard_status status, reshard_tensor *made)
+{
+    rs_recipe recipe = {.name = "redistribute",
+                        .backward = backward,
+                        .input_count = 1,
+                        .inputs = &input,
+                        .facts = facts,
+                        .facts_bytes = sizeof *facts,
+                        .group = input->distribution != NULL ? rs_distributed_group(input) : NULL,
+                        .extra = back,
+                        .forget_extra = forget_layout};
+    return rs_op_end(&recipe, status, made);
+}
+
+/* Carries the request out by `bring`. Its layout is released. */
+static reshard_status bring_there(reshard_status status, reshard_tensor *tensor, request *r,
+                                  bring_fn bring, reshard_tensor **out_made)
+{
+    if (status == RESHARD_OK)
+        status = bring(rs_scope_context(), tensor, r->layout, r->options.dtype, out_made);
+    else if (tensor->distribution != NULL)
+        status = rs_agree(rs_distributed_group(tensor), status, NULL, "redistribute", 0, NULL);
+    reshard_layout_release(r->layout);
+    r->layout = NULL;
+    return status;
+}
+
+/* Whether the call may begin. A rank that has failed tells those who wait for it in this call. */
+static bool may_begin(reshard_tensor *tensor)
+{
+    if (rs_op_begin("redistribute", 1, &tensor))
+        return true;
+    use_group_of(tensor);
+    rs_agree_on_failure();
+    return false;
+}
+
 reshard_tensor *reshard_tensor_redistribute(reshard_tensor *tensor, reshard_spec *spec,
                                             const reshard_redistribute_options *options)
 {
-    reshard_redistribute_options read = {0};
-    if (!rs_op_begin("redistribute", 1, &tensor)) {
-        use_group_of(tensor);
-        rs_agree_on_failure();
-        return NULL;
-    }
-    reshard_context *context = rs_scope_context();
-    reshard_layout *layout = NULL, *back = NULL;
+    request r = {.layout = NULL};
     reshard_tensor *made = NULL;
-    reshard_status status = rs_options_read("options", options, &read, sizeof read);
+    if (!may_begin(tensor))
+        return NULL;
+    reshard_status status = read_request(tensor, spec, options, &r);
+    status = bring_there(status, tensor, &r, bring_now, &made);
+    return record(tensor, backward_redistribute, &r.facts, r.back, status, made);
+}
+
+/* ---- started and waited for ------------------------------------------------------------------ */
+
+/*
+ * Two nodes are recorded: one by start, whose output only its flight knows, and one by wait. The
+ * backward pass meets them in reverse order, so it starts to bring the gradient back where the
+ * forward pass waited, and waits for it where that started.
+ */
+static void backward_start(rs_node *node, reshard_tensor *const *gradients,
+                           reshard_tensor **out_gradients)
+{
+    (void)node;
+    reshard_status status = rs_flight_land(gradients[0]);
+    out_gradients[0] = rs_scope_finish(status, reshard_tensor_retain(gradients[0]));
+}
+
+static void backward_wait(rs_node *node, reshard_tensor *const *gradients,
+                          reshard_tensor **out_gradients)
+{
+    bring_back(node, gradients[0], rs_flight_start, out_gradients);
+}
+
+reshard_redistribution *
+reshard_tensor_redistribute_start(reshard_tensor *tensor, reshard_spec *spec,
+                                  const reshard_redistribute_options *options)
+{
+    request r = {.layout = NULL};
+    reshard_tensor *made = NULL;
+    if (!may_begin(tensor))
+        return NULL;
+    reshard_status status = read_request(tensor, spec, options, &r);
+    status = bring_there(status, tensor, &r, rs_flight_start, &made);
+    rs_flight *flight = NULL;
+    if (status == RESHARD_OK) {
+        flight = made->distribution->flight;
+        flight->back = r.back;
+        flight->dtype = r.facts.dtype;
+        flight->gradient_dtype = r.facts.gradient_dtype;
+        flight->own_layout = r.facts.own_layout;
+    } else {
+        reshard_layout_release(r.back);
+    }
+    /* Its backward step does not meet the other ranks: it only waits for what is under way. */
+    rs_recipe recipe = {
+        .name = "redistribute", .backward = backward_start, .input_count = 1, .inputs = &tensor};
+    return rs_op_end(&recipe, status, made) != NULL ? flight : NULL;
+}
+
+reshard_tensor *reshard_tensor_redistribute_wait(reshard_redistribution *started)
+{
+    reshard_tensor *input = started != NULL ? started->tensor : NULL, *made = NULL;
+    if (!rs_op_begin("redistribute", 1, &input))
+        return NULL;
+    if (started->waited)
+        return rs_scope_fail(
+            rs_fail(RESHARD_ERR_INVALID, "redistribute: this one has been waited for already"));
+    started->waited = true;
+    const rs_distribution *d = input->distribution;
+    redistribute_facts facts = {started->dtype, started->gradient_dtype, started->own_layout};
+    reshard_status status = rs_flight_land(input);
     if (status == RESHARD_OK)
-        status = check_options(tensor, spec, &read);
-    if (status == RESHARD_OK)
-        status = reshard_layout_create(context, spec, tensor->ndim, tensor->shape, &layout);
-    if (status == RESHARD_OK && read.gradient_spec != NULL)
-        status =
-            reshard_layout_create(context, read.gradient_spec, tensor->ndim, tensor->shape, &back);
-    else if (status == RESHARD_OK)
-        back = reshard_layout_retain(tensor->distribution->layout);
-    reshard_group *group = tensor->distribution != NULL ? rs_distributed_group(tensor) : NULL;
-    if (status == RESHARD_OK)
-        status =
-            rs_redistribute(context, tensor, layout,
-                            read.dtype != RESHARD_DTYPE_NONE ? read.dtype : tensor->dtype, &made);
-    else if (group != NULL)
-        status = rs_agree(group, status, NULL, "redistribute", false, NULL);
-    redistribute_facts facts = {tensor->dtype, read.gradient_dtype, read.gradient_spec != NULL};
-    rs_recipe recipe = {.name = "redistribute",
-                        .backward = backward_redistribute,
-                        .input_count = 1,
-                        .inputs = &tensor,
-                        .facts = &facts,
-                        .facts_bytes = sizeof facts,
-                        .group = group,
-                        .extra = back,
-                        .forget_extra = forget_layout};
-    reshard_layout_release(layout);
-    return rs_op_end(&recipe, status, made);
+        status = rs_distributed_wrap(rs_scope_context(), d->cache, d->layout, input->dtype,
+                                     d->shards, &made);
+    return record(input, backward_wait, &facts, reshard_layout_retain(started->back), status, made);
 }
 
 /* ---- into an existing tensor ----------------------------------------------------------------- */
@@ -320,7 +442,7 @@ reshard_tensor *reshard_tensor_full(reshard_tensor *tensor)
     reshard_status status = rs_layout_simple(rs_scope_context(), reshard_group_size(group), -1,
                                              NULL, tensor->ndim, tensor->shape, &layout);
     if (status != RESHARD_OK) {
-        status = rs_agree(group, status, NULL, "full", false, NULL);
+        status = rs_agree(group, status, NULL, "full", 0, NULL);
         return rs_scope_fail(rs_fail_within(status, "full"));
     }
     reshard_tensor *whole = reshard_tensor_redistribute(tensor, reshard_layout_spec(layout), NULL);
@@ -343,7 +465,7 @@ reshard_status reshard_tensor_value(reshard_tensor *tensor, double *out_value)
                                              tensor->ndim, tensor->shape, &layout);
     status = status == RESHARD_OK
                  ? rs_redistribute(tensor->context, tensor, layout, tensor->dtype, &whole)
-                 : rs_agree(group, status, NULL, "value", false, NULL);
+                 : rs_agree(group, status, NULL, "value", 0, NULL);
     if (status == RESHARD_OK)
         status = reshard_tensor_item(whole->distribution->shards[0], out_value);
     reshard_tensor_release(whole);
@@ -369,7 +491,7 @@ reshard_status reshard_tensor_gather(reshard_tensor *tensor, int32_t root,
     if (status == RESHARD_OK)
         status = rs_redistribute(tensor->context, tensor, layout, tensor->dtype, &whole);
     else
-        status = rs_agree(group, status, NULL, "gather", false, NULL);
+        status = rs_agree(group, status, NULL, "gather", 0, NULL);
     if (status == RESHARD_OK)
         *out_tensor = whole->distribution->shard_count > 0
                           ? reshard_tensor_retain(whole->distribution->shards[0])

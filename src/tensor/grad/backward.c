@@ -264,7 +264,7 @@ static void run(const pass *p, progress *at)
             at->status = step(p, node, &at->told);
             at->failed = i;
         } else if (node->group != NULL && !is_told(p, at, i, node->group)) {
-            at->status = rs_agree(node->group, at->status, NULL, "backward", false, NULL);
+            at->status = rs_agree(node->group, at->status, NULL, "backward", 0, NULL);
         }
         if (at->status != RESHARD_OK)
             drop_gradients(node);
@@ -359,7 +359,7 @@ static reshard_status go(const pass *p, reshard_tensor *tensor, reshard_tensor *
     run(p, &at);
     /* Another rank may have failed after the last collective step. */
     if (group != NULL && (at.status == RESHARD_OK || !is_told(p, &at, p->count, group)))
-        at.status = rs_agree(group, at.status, NULL, "backward", false, NULL);
+        at.status = rs_agree(group, at.status, NULL, "backward", 0, NULL);
     (void)rs_scope_leave(&scope);
     if (at.status != RESHARD_OK && scope.outer != NULL && scope.outer->failure == 0)
         scope.outer->failure = scope.failure;
@@ -411,7 +411,7 @@ reshard_status reshard_backward(reshard_tensor *tensor, reshard_tensor *gradient
         status = collect(&p, tensor->node);
     reshard_group *group = find_group(&p, tensor, status);
     if (group != NULL)
-        status = rs_agree(group, status, NULL, "backward", false, NULL);
+        status = rs_agree(group, status, NULL, "backward", 0, NULL);
     if (status == RESHARD_OK)
         status = go(&p, tensor, gradient, group);
     reshard_tensor_release(one);

@@ -258,7 +258,7 @@ static reshard_status prepare(reshard_tensor *const *inputs,
         status = place_labels(inputs[0], inputs[1], options, out_columns, out_places);
     if (inputs[0]->distribution == NULL)
         return status;
-    return rs_agree(rs_distributed_group(inputs[0]), status, NULL, "cross_entropy", false, NULL);
+    return rs_agree(rs_distributed_group(inputs[0]), status, NULL, "cross_entropy", 0, NULL);
 }
 
 reshard_tensor *rs_cut_cross_entropy(reshard_tensor *logits, reshard_tensor *labels,

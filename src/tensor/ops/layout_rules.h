@@ -14,7 +14,7 @@
 /* A reduction along dims. */
 typedef struct rs_reducing {
     const char *name;
-    enum { RS_REDUCE_SUM, RS_REDUCE_MEAN, RS_REDUCE_MAX } kind;
+    reshard_reduction reduction;
     bool keep;     /* reduced dims stay, with size 1 */
     uint64_t dims; /* a bit for each reduced one */
     int64_t count; /* of the elements that become one, on all ranks; for means */
@@ -50,6 +50,9 @@ reshard_tensor *rs_reduce_local(reshard_tensor *x, const rs_reducing *reducing);
 /* The sum of the cross-entropies of these rows, divided by `count`, the number of rows on all
  * ranks. */
 reshard_tensor *rs_cross_entropy_of(reshard_tensor *logits, reshard_tensor *labels, int64_t count);
+/* The number that a row of the whole weight has in this rank's only shard of it; -1 if it is not
+ * there. width: of the shard. */
+int64_t rs_find_row(const reshard_shards *shards, int64_t row, int64_t width);
 /* Embedding by row number in a local weight. A place of -1 gives a row of zeros. */
 reshard_tensor *rs_embedding_at(reshard_tensor *weight, reshard_tensor *places);
 /* Makes a mask with the shape or layout of x, in which each element is 0 or 1/(1-p), depending on

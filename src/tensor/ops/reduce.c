@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reduce.c - sums, means and maxima, of all elements or along dims. Sums are in double, in the
- * order of the elements. Dims that are next to each other count as one. */
+/* reduce.c - sums, means, maxima and minima, of all elements or along dims. Sums are in double, in
+ * the order of the elements. Dims that are next to each other count as one. */
 #ifndef REAL
 #include "base/error.h"
 #include "tensor/ops/layout_rules.h"
@@ -168,6 +168,11 @@ reshard_tensor *rs_reduce_local(reshard_tensor *x, const rs_reducing *r)
     if (rs_dtype_is_half(x->dtype))
         return reshard_tensor_cast(rs_reduce_local(reshard_tensor_cast(x, RESHARD_F32), r),
                                    x->dtype);
+    if (r->reduction == RESHARD_MIN) {
+        rs_reducing largest = *r;
+        largest.reduction = RESHARD_MAX;
+        return reshard_neg(rs_reduce_local(reshard_neg(x), &largest));
+    }
     int64_t shape[RESHARD_NDIM_MAX], outer = 1, n = 1, inner = 1;
     int32_t ndim = 0;
     for (int32_t d = 0; d < x->ndim; d++) {
@@ -186,11 +191,11 @@ reshard_tensor *rs_reduce_local(reshard_tensor *x, const rs_reducing *r)
     }
     if (x == NULL)
         return NULL;
-    if (r->kind == RS_REDUCE_MAX)
+    if (r->reduction == RESHARD_MAX)
         return max_over(r->name, x, outer, n, inner, ndim, shape);
     reshard_tensor *sum = sum_over(r->name, x, outer, n, inner, ndim, shape);
-    return r->kind == RS_REDUCE_MEAN && sum != NULL ? reshard_scale(sum, 1.0 / (double)r->count)
-                                                    : sum;
+    return r->reduction == RESHARD_AVG && sum != NULL ? reshard_scale(sum, 1.0 / (double)r->count)
+                                                      : sum;
 }
 
 static reshard_status find_dims(const reshard_tensor *x, int32_t count, const int32_t *dims,
@@ -209,7 +214,7 @@ static reshard_status find_dims(const reshard_tensor *x, int32_t count, const in
         r->dims |= UINT64_C(1) << d;
         r->count *= x->shape[d];
     }
-    if (r->count == 0 && r->kind != RS_REDUCE_SUM)
+    if (r->count == 0 && r->reduction != RESHARD_SUM)
         return rs_fail(RESHARD_ERR_INVALID, "of no elements");
     return RESHARD_OK;
 }
@@ -226,24 +231,30 @@ static reshard_tensor *reduce(rs_reducing r, reshard_tensor *x, int32_t count, c
 
 reshard_tensor *reshard_sum_dim(reshard_tensor *x, int32_t dim)
 {
-    return reduce((rs_reducing){.name = "sum_dim", .kind = RS_REDUCE_SUM}, x, 1, &dim);
+    return reduce((rs_reducing){.name = "sum_dim", .reduction = RESHARD_SUM}, x, 1, &dim);
 }
 
 reshard_tensor *reshard_sum_dims(reshard_tensor *x, int32_t count, const int32_t *dims, int keep)
 {
-    return reduce((rs_reducing){.name = "sum_dims", .kind = RS_REDUCE_SUM, .keep = keep != 0}, x,
+    return reduce((rs_reducing){.name = "sum_dims", .reduction = RESHARD_SUM, .keep = keep != 0}, x,
                   count, dims);
 }
 
 reshard_tensor *reshard_mean_dims(reshard_tensor *x, int32_t count, const int32_t *dims, int keep)
 {
-    return reduce((rs_reducing){.name = "mean_dims", .kind = RS_REDUCE_MEAN, .keep = keep != 0}, x,
-                  count, dims);
+    return reduce((rs_reducing){.name = "mean_dims", .reduction = RESHARD_AVG, .keep = keep != 0},
+                  x, count, dims);
 }
 
 reshard_tensor *reshard_max_dims(reshard_tensor *x, int32_t count, const int32_t *dims, int keep)
 {
-    return reduce((rs_reducing){.name = "max_dims", .kind = RS_REDUCE_MAX, .keep = keep != 0}, x,
+    return reduce((rs_reducing){.name = "max_dims", .reduction = RESHARD_MAX, .keep = keep != 0}, x,
+                  count, dims);
+}
+
+reshard_tensor *reshard_min_dims(reshard_tensor *x, int32_t count, const int32_t *dims, int keep)
+{
+    return reduce((rs_reducing){.name = "min_dims", .reduction = RESHARD_MIN, .keep = keep != 0}, x,
                   count, dims);
 }
 

@@ -247,8 +247,7 @@ typedef struct rows {
     int64_t limit;
 } rows;
 
-/* The local number of a global row; -1 if it is not on this rank. */
-static int64_t find_row(const reshard_shards *shards, int64_t row, int64_t width)
+int64_t rs_find_row(const reshard_shards *shards, int64_t row, int64_t width)
 {
     const reshard_shard *shard = &shards->items[0];
     for (int64_t i = 0; i < shard->piece_count; i++) {
@@ -273,7 +272,7 @@ static reshard_tensor *embed_local(reshard_tensor *const *inputs, const void *us
         const int64_t *from = (const void *)indices->data;
         int64_t *to = (void *)places->data;
         for (int64_t i = 0; i < indices->volume; i++)
-            to[i] = find_row(r->shards, from[i], weight->shape[1]);
+            to[i] = rs_find_row(r->shards, from[i], weight->shape[1]);
     }
     reshard_tensor_release(indices);
     if (status != RESHARD_OK)

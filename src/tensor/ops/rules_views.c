@@ -107,9 +107,9 @@ static reshard_tensor *reduce_local(reshard_tensor *const *inputs, const void *u
 static reshard_status check_reduces(reshard_tensor *x, const rs_reducing *r,
                                     const reshard_placement *p)
 {
-    if (r->kind != RS_REDUCE_MAX)
+    if (r->reduction == RESHARD_SUM || r->reduction == RESHARD_AVG)
         return rs_check_linear(x, p);
-    if (p->kind == RESHARD_PARTIAL && (p->reduction != RESHARD_MAX || rs_op_records(1, &x)))
+    if (p->kind == RESHARD_PARTIAL && (p->reduction != r->reduction || rs_op_records(1, &x)))
         return rs_refuse_partial(x);
     /* The gradient of a partial maximum reaches all ranks, and not only those that have it. */
     if (p->kind == RESHARD_SHARD && (r->dims >> p->dim & 1) != 0 && rs_op_records(1, &x))
@@ -120,7 +120,8 @@ static reshard_status check_reduces(reshard_tensor *x, const rs_reducing *r,
     return RESHARD_OK;
 }
 
-/* Turns cuts of reduced dims into partial sums or maxima, and renumbers the dims after them. */
+/* Turns cuts of reduced dims into partial reductions, and renumbers the dims after them. Each rank
+ * divides its sum by the number of elements on all of them. */
 static reshard_status drop_dims(reshard_tensor *x, const rs_reducing *r, rs_axes *axes)
 {
     for (int32_t i = 0; i < axes->count; i++) {
@@ -133,7 +134,7 @@ static reshard_status drop_dims(reshard_tensor *x, const rs_reducing *r, rs_axes
         int32_t dim = p->dim;
         if ((r->dims >> dim & 1) != 0) {
             *p = rs_placement_partial();
-            p->reduction = r->kind == RS_REDUCE_MAX ? RESHARD_MAX : RESHARD_SUM;
+            p->reduction = r->reduction == RESHARD_AVG ? RESHARD_SUM : r->reduction;
         }
         for (int32_t d = 0; d < dim && !r->keep && p->kind == RESHARD_SHARD; d++)
             p->dim -= (r->dims >> d & 1) != 0;
