@@ -59,7 +59,8 @@ static reshard_status check_paths(reshard_context *context, const char *source, 
     if (status != RESHARD_OK)
         return status;
     if (kind != RS_PATH_NONE && rs_path_same(source, target))
-        return rs_fail_about(RESHARD_ERR_INVALID, target, "cannot be converted onto itself");
+        return rs_fail_about(RESHARD_ERR_INVALID, target,
+                             "cannot be converted onto itself; give the target another name");
     if (kind == RS_PATH_FOLDER)
         status = rs_output_look(context, target, &found);
     if (status != RESHARD_OK)
