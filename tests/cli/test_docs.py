@@ -179,6 +179,11 @@ class DocsTest(CommandTest):
         for name, _ in read_files("docs/answers/*.md"):
             self.assertIn(f"(answers/{name})", contents)
 
+    def test_recipes_have_the_version(self):
+        version = self.read_text("--version").split()[1]
+        for _, recipe in [*read_files("packaging/conda/meta.yaml"), *read_files("packaging/spack/package.py")]:
+            self.assertEqual(set(re.findall(r"\b\d+\.\d+\.\d+\b", recipe)), {version})
+
     def test_snippets_are_cut_from_examples(self):
         examples = [text for _, text in read_files("examples/*.c")]
         snippets = [snippet for _, page in [*read_files("*.md"), *read_files("docs/*.md"), *read_files("docs/answers/*.md"), *self.read_pages()]
