@@ -133,10 +133,11 @@ void cli_conversion_print(const cli_conversion *made, const char *target)
     printf("%" PRId64 " tensor%s in %" PRId32 " file%s, %s\n", stats->tensor_count,
            stats->tensor_count == 1 ? "" : "s", stats->written_file_count,
            stats->written_file_count == 1 ? "" : "s", stats->format);
-    printf("reads %s, writes %s (%s shared if the file system can), %s of memory for %" PRId32
-           " thread%s\n",
-           cli_size_text(report->bytes_read, read), cli_size_text(report->bytes_written, written),
-           cli_size_text(report->bytes_shared, shared), cli_size_text(stats->memory_bytes, memory),
+    printf("reads %s, writes %s", cli_size_text(report->bytes_read, read),
+           cli_size_text(report->bytes_written, written));
+    if (report->bytes_shared != 0)
+        printf(" (%s shareable)", cli_size_text(report->bytes_shared, shared));
+    printf(", %s of memory for %" PRId32 " thread%s\n", cli_size_text(stats->memory_bytes, memory),
            stats->threads, stats->threads == 1 ? "" : "s");
 }
 
