@@ -19,6 +19,7 @@ WRONG_USAGE = [
     (["convert", "a"], "convert: DST is missing; the usage is: reshard convert SRC DST"),
     (["convert", "a", "b", "c"], 'unexpected argument "c"; reshard convert --help has the usage'),
     (["convert", "a", "b", "--too", "tp=2"], "unknown option --too; did you mean --to?"),
+    (["digest", "a", "--sha"], "unknown option --sha; did you mean --sha256?"),
     (["convert", "a", "b", "-v"], "unknown option -v; reshard convert --help lists them"),
     (["convert", "a", "b", "--to", "tp"], "a mesh is written like --to tp=4 or --to pp=2,tp=4"),
     (["convert", "a", "b", "--format", "safetensors"], "hf is the one with plain safetensors files"),

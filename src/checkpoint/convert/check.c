@@ -81,7 +81,8 @@ static reshard_status check_paths(reshard_context *context, const char *source, 
             "%s: exists already, by a conversion that was interrupted at its last step; resume it",
             target);
     if (kind != RS_PATH_NONE && found == RS_OUTPUT_OTHER)
-        return rs_fail_about(RESHARD_ERR_INVALID, target, "exists already");
+        return rs_fail_about(RESHARD_ERR_INVALID, target,
+                             "exists already; give another name, or remove it first");
     return check_outside(context, source, target);
 }
 
