@@ -209,7 +209,12 @@ const cli_command cli_command_convert = {
     .options = cli_checkpoint_options,
     .option_count = CLI_CHECKPOINT_OPTION_COUNT,
     .takes = CLI_CONVERT,
-    .examples = "  reshard convert model/ model-tp4/ --to tp=4\n"
+    .examples = "  reshard convert run/ hf/ --config base/\n"
+                "  reshard convert run/ run16/ --to fsdp=16 --format dcp\n"
+                "  reshard convert model/ bf16/ --dtype bf16\n"
+                "  reshard convert model/ vllm/ --as vllm --to tp=4\n"
+                "  reshard convert model.gguf hf/ --as hf --dequantize bf16\n"
+                "  reshard convert model/ model-tp4/ --to tp=4\n"
                 "  reshard convert model-tp4/ whole/ --max-shard-size 5GB\n"
                 "  reshard convert model/ ranks/ --to tp=4 --format rank-files --dtype bf16\n"
                 "  mpirun -n 8 reshard convert model/ model-tp4/ --to tp=4\n"

@@ -9,6 +9,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 reshard_status cli_conversion_plan(reshard_context *context, const cli_checkpoint_values *values,
                                    cli_conversion *out_made)
@@ -111,6 +112,18 @@ void cli_conversion_warn(const cli_conversion *made)
         cli_warn(line);
 }
 
+/* Whoever names a target like a file may expect one. */
+static void note_folder(const char *target)
+{
+    static const char *const endings[] = {".safetensors", ".pt", ".pth", ".bin", ".ckpt"};
+    size_t length = strlen(target);
+    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
+        size_t n = strlen(endings[i]);
+        if (length > n && strcmp(target + length - n, endings[i]) == 0)
+            puts("note: the target is a folder, although its name is like a file's");
+    }
+}
+
 void cli_conversion_print(const cli_conversion *made, const char *target)
 {
     const char *note;
@@ -127,16 +140,18 @@ void cli_conversion_print(const cli_conversion *made, const char *target)
     for (int64_t i = 0; (note = find_note(made, i)) != NULL; i++)
         printf("note: %s\n", note);
     if (target != NULL) {
+        note_folder(target);
         cli_print_shown(target);
         fputs(": ", stdout);
     }
     printf("%" PRId64 " tensor%s in %" PRId32 " file%s, %s\n", stats->tensor_count,
            stats->tensor_count == 1 ? "" : "s", stats->written_file_count,
            stats->written_file_count == 1 ? "" : "s", stats->format);
-    printf("reads %s, writes %s (%s shared if the file system can), %s of memory for %" PRId32
-           " thread%s\n",
-           cli_size_text(report->bytes_read, read), cli_size_text(report->bytes_written, written),
-           cli_size_text(report->bytes_shared, shared), cli_size_text(stats->memory_bytes, memory),
+    printf("reads %s, writes %s", cli_size_text(report->bytes_read, read),
+           cli_size_text(report->bytes_written, written));
+    if (report->bytes_shared != 0)
+        printf(" (%s shareable)", cli_size_text(report->bytes_shared, shared));
+    printf(", %s of memory for %" PRId32 " thread%s\n", cli_size_text(stats->memory_bytes, memory),
            stats->threads, stats->threads == 1 ? "" : "s");
 }
 

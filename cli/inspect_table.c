@@ -90,7 +90,8 @@ static reshard_status add_split(cli_table *table, const reshard_checkpoint *chec
     if (status != RESHARD_OK)
         return status;
     if (tensor->copy_count != 0)
-        (void)snprintf(copies, sizeof copies, ", %" PRId64 " copies", tensor->copy_count);
+        (void)snprintf(copies, sizeof copies, ", %" PRId64 " cop%s", tensor->copy_count,
+                       tensor->copy_count == 1 ? "y" : "ies");
     if (tensor->piece_count == 1) {
         cli_table_add(table, CLI_PLAIN, "whole%s%s%s", all ? " in " : "",
                       all ? reshard_checkpoint_file_name(checkpoint, piece.file) : "", copies);

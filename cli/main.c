@@ -17,37 +17,48 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 static const cli_command *const commands[] = {
-    &cli_command_layout, &cli_command_plan,   &cli_command_inspect, &cli_command_convert,
-    &cli_command_digest, &cli_command_verify, &cli_command_rules,   &cli_command_info,
+    /* the four that most people come for; help begins with them */
+    &cli_command_convert,
+    &cli_command_inspect,
+    &cli_command_verify,
+    &cli_command_plan,
+    /* and more */
+    &cli_command_digest,
+    &cli_command_rules,
+    &cli_command_layout,
+    &cli_command_info,
 };
 
-enum { COMMAND_COUNT = (int)(sizeof commands / sizeof commands[0]) };
+enum { COMMAND_COUNT = (int)(sizeof commands / sizeof commands[0]), FIRST_COUNT = 4 };
 
 static void print_help(void)
 {
-    puts("reshard - how tensors are split over ranks, and how to get to another split");
+    puts("reshard - converts, re-splits, inspects and compares model checkpoints");
     cli_print_heading("Usage");
     puts("  reshard COMMAND [OPTIONS]");
     cli_print_heading("Commands");
-    for (int i = 0; i < COMMAND_COUNT; i++)
+    for (int i = 0; i < FIRST_COUNT; i++)
         cli_command_print_line(commands[i]->name, commands[i]->summary);
-    cli_bench_print_list();
+    cli_print_heading("More commands");
+    for (int i = FIRST_COUNT; i < COMMAND_COUNT; i++)
+        cli_command_print_line(commands[i]->name, commands[i]->summary);
+    cli_command_print_line("bench", "measurements; reshard bench --help lists them");
     cli_print_heading("Options");
     puts("  --help       this page; reshard COMMAND --help is a page for each command\n"
          "  --version    the version");
-    cli_print_heading("Specs");
-    puts("  A spec says how a tensor is split: a mesh of ranks, then what each axis does.\n"
-         "  4: S(0)                four ranks, rows in chunks\n"
-         "  tp=4[3,1,0,2]: S(1)    columns; rank 3 has the first chunk\n"
-         "  dp=2,tp=4: R, S(-1)    two copies, each cut over four ranks along the last dim\n"
-         "  boxes 4x4: 0[0:2,0:4] 1[2:4,0:4]    listed shards\n"
-         "  @FILE in place of a spec reads its text from a file, @- from standard input.");
     cli_print_heading("Examples");
-    puts("  reshard layout '4: S(0)' --shape 10x7\n"
+    puts("  reshard inspect model.pt                     look into it; no code of it runs\n"
+         "  reshard convert run/ hf/                     FSDP or DCP run to Hugging Face\n"
+         "  reshard convert run/ run16/ --to fsdp=16     for another number of ranks\n"
+         "  reshard convert model/ bf16/ --dtype bf16    cast\n"
+         "  reshard convert model/ tp4/ --to tp=4        split for tensor parallelism\n"
+         "  reshard verify model/ tp4/                   do both hold the same?\n"
+         "  reshard plan model/ --to tp=4 --tensors      how would each tensor be cut?\n"
          "  reshard plan --shape 8192x8192 --dtype f32 --from '4: S(0)' --to '4: S(1)'\n"
-         "  reshard bench plan --ranks 1024");
+         "  The last is about one tensor; man reshard-spec has the language of splits.");
 }
 
 static int fail_unknown(const char *written)
@@ -57,6 +68,11 @@ static int fail_unknown(const char *written)
                                         "bench",  "help",   "--help",  "--version"};
     const char *nearest = cli_nearest(written, names, sizeof names / sizeof names[0]);
     const char *kind = written[0] == '-' ? "option" : "command";
+    if (nearest == NULL && written[0] != '\0' && access(written, F_OK) == 0)
+        return cli_fail(CLI_USAGE,
+                        "\"%s\" is a file or folder, not a command; to look into it: reshard "
+                        "inspect %s",
+                        written, written);
     if (nearest == NULL)
         return cli_fail(CLI_USAGE, "unknown %s \"%s\"; reshard --help lists them", kind, written);
     return cli_fail(CLI_USAGE, "unknown %s \"%s\"; did you mean %s?", kind, written, nearest);

@@ -50,7 +50,7 @@ endif()
 install(FILES cli/completion/reshard.bash
     DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions" RENAME reshard)
 install(FILES cli/completion/_reshard DESTINATION "${CMAKE_INSTALL_DATADIR}/zsh/site-functions")
-install(FILES LICENSE README.md CHANGELOG.md DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+install(FILES LICENSE packaging/NOTICES README.md CHANGELOG.md DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 # The pages that help and man pages name as docs/NAME.md.
 install(DIRECTORY docs DESTINATION "${CMAKE_INSTALL_DOCDIR}"
     FILES_MATCHING PATTERN "*.md" PATTERN "*.svg" PATTERN "*.png" PATTERN man EXCLUDE)
@@ -67,6 +67,7 @@ foreach(source IN LISTS man_sources)
         # Those of section 7 are made of pages of docs/ as well.
         add_custom_command(OUTPUT "${page}"
             COMMAND "${CMAKE_COMMAND}" -DPAGE=${source} -DROOT=${PROJECT_SOURCE_DIR} -DLOWDOWN=${LOWDOWN} -DOUTPUT=${page}
+                -DVERSION=${RESHARD_VERSION}
                 -P "${PROJECT_SOURCE_DIR}/cmake/JoinManPage.cmake"
             DEPENDS "${source}" cmake/JoinManPage.cmake docs/spec.md docs/rules.md
             COMMENT "Making man page ${name}" VERBATIM)

@@ -27,7 +27,7 @@ MACHINES = {62: "x86_64", 183: "aarch64"}
 OF_LIBC = re.compile(r"(libc\.so\.6|libm\.so\.6|libpthread\.so\.0|ld-linux-[\w-]+\.so\.\d)$")
 SECTION_DYNAMIC, SECTION_NEEDS = 6, 0x6FFFFFFE
 TAG_NEEDED, TAG_SONAME = 1, 14
-SUMMARY = "How tensors are split over ranks, devices or files, and how to get from one split to another"
+SUMMARY = "Converts, re-splits and reads model checkpoints (FSDP, DCP, DeepSpeed, Megatron, safetensors, .pt, GGUF), without PyTorch"
 
 
 # ---- ELF --------------------------------------------------------------------------------------
@@ -184,8 +184,9 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     archive.add(info + "METADATA", write_metadata(version).encode("utf-8"))
     archive.add(info + "WHEEL", ("Wheel-Version: 1.0\nGenerator: reshard\nRoot-Is-Purelib: false\nTag: %s\n" % tag).encode("ascii"))
     archive.add(info + "entry_points.txt", b"[console_scripts]\nreshard = reshard.__main__:main\n")
-    with open(os.path.join(ROOT, "LICENSE"), "rb") as file:
-        archive.add(info + "LICENSE", file.read())
+    for path in ("LICENSE", "packaging/NOTICES"):
+        with open(os.path.join(ROOT, path), "rb") as file:
+            archive.add(info + os.path.basename(path), file.read())
     archive.close(info)
     return name
 
@@ -194,7 +195,7 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
 
 # What cmake needs to build the library and the command, and this folder.
 SOURCES = ("CMakeLists.txt", "CMakePresets.json", "LICENSE", "README.md", "CHANGELOG.md", "bench", "cli", "cmake", "include",
-           "python", "src")
+           "packaging/NOTICES", "python", "src")
 
 
 def list_tree():

@@ -161,8 +161,13 @@ const char *cli_nearest(const char *written, const char *const *candidates, int 
     for (int i = 0; i < count; i++) {
         int length = (int)strlen(candidates[i]);
         int distance = length < WORD_MAX ? edit_distance(written, candidates[i]) : WORD_MAX;
-        /* A suggestion in which half of the letters differ is useless. */
-        if (distance < nearest_distance && distance * 2 < length) {
+        /* A suggestion in which half of the letters differ is useless, unless a letter was just
+         * added to a short one. */
+        int is_begun = distance == 1 && strncmp(written, candidates[i], (size_t)length) == 0;
+        /* The beginning of a word is a word cut short. */
+        if (strlen(written) >= 3 && strncmp(written, candidates[i], strlen(written)) == 0)
+            return candidates[i];
+        if (distance < nearest_distance && (distance * 2 < length || is_begun)) {
             nearest_distance = distance;
             nearest = candidates[i];
         }

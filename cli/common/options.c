@@ -49,7 +49,8 @@ static int fail_unknown(const cli_command *command, const char *written)
     }
     const char *nearest = cli_nearest(written + strspn(written, "-"), names, count);
     if (nearest == NULL)
-        return cli_fail(CLI_USAGE, "%s: unknown option %s", command->name, written);
+        return cli_fail(CLI_USAGE, "%s: unknown option %s; reshard %s --help lists them",
+                        command->name, written, command->name);
     return cli_fail(CLI_USAGE, "%s: unknown option %s; did you mean --%s?", command->name, written,
                     nearest);
 }
@@ -100,12 +101,15 @@ static int find_choice(const char *choices, const char *text)
     }
 }
 
-static int check_mesh(const char *text)
+static int check_mesh(const cli_option *option, const char *text)
 {
     reshard_mesh *mesh = NULL;
     reshard_status status = reshard_mesh_parse(NULL, text, &mesh);
     reshard_mesh_release(mesh);
-    return status == RESHARD_OK ? CLI_DONE : cli_fail_status(status);
+    if (status == RESHARD_OK)
+        return CLI_DONE;
+    return cli_fail(CLI_USAGE, "%s; a mesh is written like --%s tp=4 or --%s pp=2,tp=4",
+                    reshard_error_text(), option->name, option->name);
 }
 
 static int read_dtype(const char *text, reshard_dtype *out_dtype)
@@ -162,11 +166,14 @@ static int store_value(const cli_command *command, const cli_option *option, con
         return CLI_DONE;
     case CLI_MESH:
         *(const char **)field = text;
-        return check_mesh(text);
+        return check_mesh(option, text);
     case CLI_FORMAT:
         if (find_format(text, field) != 0)
-            return cli_fail(CLI_USAGE, "%s: --%s \"%s\": expected %s", command->name, option->name,
-                            text, cli_option_argument(option, argument));
+            return cli_fail(CLI_USAGE, "%s: --%s \"%s\": expected %s%s", command->name,
+                            option->name, text, cli_option_argument(option, argument),
+                            strncmp(text, "safetensor", strlen("safetensor")) == 0
+                                ? "; hf is the one with plain safetensors files"
+                                : "");
         return CLI_DONE;
     case CLI_DTYPE:
         return read_dtype(text, field);
@@ -215,21 +222,38 @@ static int take_operand(parser *state, const char *operands[2])
         operands[i] = text;
         return CLI_DONE;
     }
-    return cli_fail(CLI_USAGE, "%s: unexpected argument \"%s\"", state->command->name, text);
+    return cli_fail(CLI_USAGE, "%s: unexpected argument \"%s\"; reshard %s --help has the usage",
+                    state->command->name, text, state->command->name);
+}
+
+static int fail_missing(const cli_command *command, const char *operand)
+{
+    return cli_fail(CLI_USAGE, "%s: %s is missing; the usage is: reshard %s %.*s", command->name,
+                    operand, command->name, (int)strcspn(command->synopsis, "\n"),
+                    command->synopsis);
+}
+
+static int fail_required(const cli_command *command, const cli_option *option)
+{
+    if (command->with_operand == NULL)
+        return cli_fail(CLI_USAGE, "%s: option --%s %s is missing", command->name, option->name,
+                        option->argument);
+    return cli_fail(CLI_USAGE, "%s: option --%s %s is missing; or give a %s: reshard %s %s ..",
+                    command->name, option->name, option->argument, command->with_operand->operand,
+                    command->name, command->with_operand->operand);
 }
 
 static int check_required(const parser *state, const char *const operands[2])
 {
     const cli_command *command = state->command;
     if (command->operand != NULL && operands[0] == NULL && !command->operand_is_optional)
-        return cli_fail(CLI_USAGE, "%s: %s is missing", command->name, command->operand);
+        return fail_missing(command, command->operand);
     if (command->second_operand != NULL && operands[1] == NULL && !command->second_is_optional)
-        return cli_fail(CLI_USAGE, "%s: %s is missing", command->name, command->second_operand);
+        return fail_missing(command, command->second_operand);
     for (int i = 0; i < command->option_count; i++) {
         const cli_option *option = &command->options[i];
         if ((option->marks & CLI_REQUIRED) != 0 && !state->given[i])
-            return cli_fail(CLI_USAGE, "%s: option --%s %s is missing", command->name, option->name,
-                            option->argument);
+            return fail_required(command, option);
         if ((option->marks & CLI_NEEDS_SECOND) != 0 && state->given[i] && operands[1] == NULL)
             return cli_fail(CLI_USAGE, "--%s is for a second checkpoint, but there is only one",
                             option->name);

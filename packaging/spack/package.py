@@ -8,8 +8,8 @@ class Reshard(CMakePackage):
 
     license("Apache-2.0")
 
-    # There is no release page yet: `spack dev-build reshard@0.2.0` inside the tree needs none.
-    version("0.2.0")
+    # There is no release page yet: `spack dev-build reshard@0.3.0` inside the tree needs none.
+    version("0.3.0")
 
     variant("mpi", default=True, description="Build the MPI backend, libreshard_mpi")
     variant("nn", default=False, description="Build tensors and modules, libreshard_nn")

@@ -119,7 +119,13 @@ static reshard_status fail_unknown(const char *text, const char *plain)
         known[count++] = others[i].name;
     for (int i = 1; i < (int)RESHARD_DTYPE_COUNT; i++)
         known[count++] = reshard_dtype_name((reshard_dtype)i);
-    const char *nearest = rs_nearest(plain, strlen(plain), known, count);
+    const char *nearest = NULL;
+    for (size_t i = 0; nearest == NULL && strlen(plain) >= 4 && i < count; i++) {
+        if (strncmp(known[i], plain, strlen(plain)) == 0) /* "bfloat" is the beginning of one */
+            nearest = known[i];
+    }
+    if (nearest == NULL)
+        nearest = rs_nearest(plain, strlen(plain), known, count);
     if (nearest != NULL)
         return rs_fail(RESHARD_ERR_NOT_FOUND, "dtype \"%.64s\" is not known; did you mean \"%s\"?",
                        text, nearest);

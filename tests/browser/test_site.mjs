@@ -35,7 +35,7 @@ for (const name of pages) {
     const wide = await narrow.evaluate(() => document.documentElement.scrollWidth);
     assert.ok(wide <= 400, `${name} is ${wide} wide`);
     assert.equal(await narrow.evaluate(() => document.querySelectorAll("h1").length), 1, `${name}: one h1`);
-    assert.ok(!/\]\(|^#+ |\*\*|\x00/m.test(await narrow.evaluate(() => {
+    assert.ok(!/\]\(|^#+ |\*\*|`|\x00/m.test(await narrow.evaluate(() => {
         const main = document.querySelector("main").cloneNode(true);
         main.querySelectorAll("code, pre").forEach((one) => one.remove());
         return main.textContent;
@@ -52,6 +52,7 @@ for (const [name, href] of links) {
 const page = await open("docs/man/reshard.1.html");
 await page.fill("input", "MetadataIncompleteBuffer");
 assert.deepEqual(await page.locator("#found a").allInnerTexts(), ["Is my checkpoint whole?"]);
+assert.match(await page.locator("#found small").innerText(), /deserializing header: MetadataIncompleteBuffer/);
 await page.click("#found a");
 assert.match(page.url(), /docs\/answers\/is-my-checkpoint-whole\.html$/);
 await page.fill("input", "no page has zyxwv");

@@ -454,7 +454,10 @@ class Options(ConvertTest):
             self.assertIn("nothing was written", self.read_text("convert", self.at("source"), target, "--dry-run"))
         self.write_hf("large", {"big": tensor(random.Random(SEED), "U8", 600, 1000)})
         said = self.read_text("convert", self.at("large"), self.at("x"), "--dry-run")
-        self.assertIn("KiB shared if the file system can", said)
+        self.assertIn("KiB shareable), ", said)
+        self.assertNotIn("is a folder", said)
+        said = self.read_text("convert", self.at("large"), self.at("x.safetensors"), "--dry-run")
+        self.assertIn("note: the target is a folder, although its name is like a file's\n", said)
         self.assertNotIn("were shared", said)
 
     def test_quiet_and_words(self):

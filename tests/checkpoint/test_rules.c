@@ -258,7 +258,9 @@ static const apply_row apply_rows[] = {
      "no rule of t.rules says what axis pp=2 does (they name tp)"},
     {"* R", {"tp=2", "", "a", "4"}, "no rule of t.rules says what axis tp=2 does (they name none)"},
     {"* R", {"tp=1", "", "a", "4"}, "tp=1: R"},
-    {"* R", {"4", "", "a", "4"}, "an axis of 4 ranks has no name; rules tell axes by their names"},
+    {"* R",
+     {"4", "", "a", "4"},
+     "an axis of 4 ranks has no name; rules tell axes by their names, such as tp=4 or fsdp=4"},
 };
 
 static void test_rules__apply(void **state)

@@ -243,6 +243,12 @@ class Folders(SourceTest):
         self.check_fails(["inspect", self.at("run")], 1, "checkpoint-015, ..\n")
         self.write_side("none/logs/events.txt")
         self.check_fails(["inspect", self.at("none")], 1, "is no checkpoint that reshard knows")
+        self.check_fails(["inspect", "someone/some-model"], 1, "no such file or folder; if it is a model of Hugging Face's hub")
+        self.check_fails(["inspect", "https://example.org/model"], 1, "reshard opens files and folders: download it first")
+        self.check_fails(["inspect", self.at("none") + "/model"], 1, "there is no such file or folder\n")
+        for config in ["config.json", "adapter_config.json"]:
+            self.write_side("weightless/" + config, "{}")
+            self.check_fails(["inspect", self.at("weightless")], 1, f"weightless: has {config}, but no weights")
 
     def follows(self, folder, name, pointer):
         """Reads the sub-folder, and says so."""

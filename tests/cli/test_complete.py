@@ -16,7 +16,7 @@ from support import CommandTest, main
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 BASH = os.path.join(ROOT, "cli/completion/reshard.bash")
 ZSH = os.path.join(ROOT, "cli/completion")
-COMMANDS = ["layout", "plan", "inspect", "convert", "digest", "verify", "rules", "info", "bench", "help", "--help", "--version"]
+COMMANDS = ["convert", "inspect", "verify", "plan", "digest", "rules", "layout", "info", "bench", "help", "--help", "--version"]
 
 # Names that do something if a shell gets to read them, unquoted or inside some quotes, and names that do it to a terminal.
 HOSTILE = ["x$(touch PWNED)", "x`touch PWNED`", "x;touch PWNED;", "x'$(touch PWNED)'", "x';touch PWNED;'", 'x";touch PWNED;"',

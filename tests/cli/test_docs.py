@@ -16,11 +16,11 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
 import tempfile
 
 import docs_models
 import support
+from docs_models import write_zero
 from support import CommandTest, main, run
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
@@ -52,16 +52,6 @@ def read_headings(path):
     with open(path, encoding="utf-8") as file:
         page = re.sub(r"^ *```.*?^ *```$", "", file.read(), flags=re.MULTILINE | re.DOTALL)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in re.findall(r"^#+ (.*)$", page, re.MULTILINE)}
-
-
-def write_zero(model, folder):
-    """A run of DeepSpeed in stage 3 with a model's shapes."""
-    sys.path.insert(0, os.path.join(ROOT, "tests", "checkpoint"))
-    import files
-    import zero_files
-    shapes = {name: shape for name, (_, shape, _) in files.read_hf(model).items()}
-    zero_files.Zero(shapes, [list(shapes)], 4, 3).write(os.path.join(folder, "global_step7"))
-    zero_files.write_latest(folder, "global_step7")
 
 
 class DocsTest(CommandTest):
@@ -193,6 +183,11 @@ class DocsTest(CommandTest):
             self.assertTrue(name == "README.md" or f"({name})" in contents, f"docs/README.md does not name {name}")
         for name, _ in read_files("docs/answers/*.md"):
             self.assertIn(f"(answers/{name})", contents)
+
+    def test_recipes_have_the_version(self):
+        version = self.read_text("--version").split()[1]
+        for _, recipe in [*read_files("packaging/conda/meta.yaml"), *read_files("packaging/spack/package.py")]:
+            self.assertEqual(set(re.findall(r"\b\d+\.\d+\.\d+\b", recipe)), {version})
 
     def test_snippets_are_cut_from_examples(self):
         examples = [text for _, text in read_files("examples/*.c")]

@@ -14,6 +14,18 @@ WRONG_USAGE = [
     ([], "no command"),
     ([""], "unknown command"),
     (["layot"], 'unknown command "layot"; did you mean layout?'),
+    (["/"], '"/" is a file or folder, not a command; to look into it: reshard inspect /'),
+    (["convert"], "convert: SRC is missing; the usage is: reshard convert SRC DST [--to MESH [--rules R]] [OPTIONS]"),
+    (["convert", "a"], "convert: DST is missing; the usage is: reshard convert SRC DST"),
+    (["convert", "a", "b", "c"], 'unexpected argument "c"; reshard convert --help has the usage'),
+    (["convert", "a", "b", "--too", "tp=2"], "unknown option --too; did you mean --to?"),
+    (["digest", "a", "--sha"], "unknown option --sha; did you mean --sha256?"),
+    (["convert", "a", "b", "-v"], "unknown option -v; reshard convert --help lists them"),
+    (["convert", "a", "b", "--to", "tp"], "a mesh is written like --to tp=4 or --to pp=2,tp=4"),
+    (["convert", "a", "b", "--format", "safetensors"], "hf is the one with plain safetensors files"),
+    (["convert", "a", "b", "--dtype", "bfloat"], 'did you mean "bfloat16"?'),
+    (["inspect"], "CKPT is missing; the usage is: reshard inspect CKPT"),
+    (["verify"], "A is missing; the usage is: reshard verify A [B]"),
     (["nothing-like-it"], 'unknown command "nothing-like-it"'),
     (["--frob"], 'unknown option "--frob"'),
     (["-v"], 'unknown option "-v"'),
@@ -48,7 +60,7 @@ WRONG_USAGE = [
     (["layout", "4: S(0)", *SHAPE, "--rank="], "expected a rank"),
     (["layout", "4: S(0)", *SHAPE, "--rank", "1x"], "expected a rank"),
     # plan
-    (["plan"], "option --shape SHAPE is missing"),
+    (["plan"], "option --shape SHAPE is missing; or give a CKPT: reshard plan CKPT .."),
     (PLAN[:3], "option --dtype DTYPE is missing"),
     (PLAN[:5], "option --from SPEC is missing"),
     (PLAN[:7], "option --to SPEC is missing"),
@@ -111,8 +123,11 @@ class UsageTest(CommandTest):
 
     def test_help_lists_every_command(self):
         page = self.read_text("--help")
-        for command in ["layout", "plan", "bench plan", "bench convert", "bench model", "bench redistribute", "bench train"]:
-            self.assertIn(f"reshard {command} ", page)
+        listed = re.findall(r"^  reshard (\w+)  ", page, re.MULTILINE)
+        self.assertEqual(listed, ["convert", "inspect", "verify", "plan", "digest", "rules", "layout", "info", "bench"])
+        for command in ["plan", "move", "convert", "model", "calibrate", "predict", "redistribute", "train"]:
+            self.assertIn(f"  reshard bench {command} ", self.read_text("bench", "--help"))
+            self.assertNotIn(f"reshard bench {command}", page)
         self.assertEqual(page, self.read_text("help"))
         self.assertEqual(page, self.read_text("-h"))
 

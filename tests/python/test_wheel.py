@@ -56,6 +56,8 @@ class TestWheel(unittest.TestCase):
     def test_tag__is_what_objdump_finds(self):
         wanted = (2, 17)
         with zipfile.ZipFile(self.wheel) as archive:
+            licences = [name for name in archive.namelist() if ".dist-info/" in name and name.endswith(("/LICENSE", "/NOTICES"))]
+            self.assertEqual(len(licences), 2)
             names = [name for name in archive.namelist() if name.startswith(("reshard/lib/", "reshard/bin/"))]
             self.assertEqual(sum("lib/" in name for name in names), 1)
             for name in names:
@@ -86,7 +88,7 @@ class TestWheel(unittest.TestCase):
             names = archive.getnames()
             archive.extractall(self.folder)
         top = os.path.basename(paths[0])[:-len(".tar.gz")]
-        self.assertLessEqual({f"{top}/{name}" for name in ("PKG-INFO", "pyproject.toml", "LICENSE", "CMakeLists.txt", "src/base/arena.c")}, set(names))
+        self.assertLessEqual({f"{top}/{name}" for name in ("PKG-INFO", "pyproject.toml", "LICENSE", "packaging/NOTICES", "CMakeLists.txt", "src/base/arena.c")}, set(names))
         self.assertFalse([name for name in names if "__pycache__" in name or "/tests/" in name or "/build/" in name])
         run("cmake", "-S", os.path.join(self.folder, top), "-B", os.path.join(self.folder, "cmake"), "-DRESHARD_BUILD_TESTS=OFF",
             "-DRESHARD_MPI=OFF", "-DRESHARD_NN=OFF")

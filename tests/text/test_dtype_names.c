@@ -121,7 +121,8 @@ static void test_dtype__near_misses(void **state)
         const char *text, *said;
     } rows[] = {
         {"bflaot16", "dtype \"bflaot16\" is not known; did you mean \"bfloat16\"?"},
-        {"torch.float1", "dtype \"torch.float1\" is not known; did you mean \"float\"?"},
+        {"torch.float1", "dtype \"torch.float1\" is not known; did you mean \"float16\"?"},
+        {"bfloat", "dtype \"bfloat\" is not known; did you mean \"bfloat16\"?"},
         {"fp8_e4m4", "dtype \"fp8_e4m4\" is not known; did you mean \"fp8_e4m3\"?"},
         {"whatever", "dtype \"whatever\" is not known (try f32, bfloat16, fp8_e4m3, i64, ...)"},
         {">f4", "dtype \">f4\" has its highest byte first; only \"<\" is known"},

@@ -73,7 +73,8 @@ static reshard_status check_paths(reshard_context *context, const char *source, 
     if (status != RESHARD_OK)
         return status;
     if (kind != RS_PATH_NONE && rs_path_same(source, target))
-        return rs_fail_about(RESHARD_ERR_INVALID, target, "cannot be converted onto itself");
+        return rs_fail_about(RESHARD_ERR_INVALID, target,
+                             "cannot be converted onto itself; give the target another name");
     if (kind == RS_PATH_FOLDER || kind == RS_PATH_FILE)
         status = rs_output_look(context, target, &found);
     if (status != RESHARD_OK)
@@ -94,7 +95,8 @@ static reshard_status check_paths(reshard_context *context, const char *source, 
             "%s: exists already, by a conversion that was interrupted at its last step; resume it",
             target);
     if (kind != RS_PATH_NONE && found == RS_OUTPUT_OTHER)
-        return rs_fail_about(RESHARD_ERR_INVALID, target, "exists already");
+        return rs_fail_about(RESHARD_ERR_INVALID, target,
+                             "exists already; give another name, or remove it first");
     return check_outside(context, source, target);
 }
 

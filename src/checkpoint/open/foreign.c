@@ -98,12 +98,12 @@ static int64_t list_parts(const reshard_checkpoint *checkpoint, const rs_opening
     return count;
 }
 
-static bool is_pipeline(const rs_opening *opening)
+static bool has_name(const rs_opening *opening, const char *name)
 {
-    bool is = false;
-    for (int64_t i = 0; !is && i < opening->name_count; i++)
-        is = strcmp(opening->names[i], "model_index.json") == 0;
-    return is;
+    bool has = false;
+    for (int64_t i = 0; !has && i < opening->name_count; i++)
+        has = strcmp(opening->names[i], name) == 0;
+    return has;
 }
 
 /* A folder of several models, such as the parts of a diffusers pipeline, or of several checkpoints
@@ -114,7 +114,7 @@ static reshard_status fail_parts(const reshard_checkpoint *checkpoint, const rs_
     return rs_fail_about(
         RESHARD_ERR_NOT_FOUND, checkpoint->path,
         "%s; give one of its folders that hold weights, as in %s/%.100s: %s",
-        is_pipeline(opening)
+        has_name(opening, "model_index.json")
             ? "is a pipeline of several models (model_index.json), which are read one "
               "at a time"
             : "holds no weights itself",
@@ -144,6 +144,14 @@ reshard_status rs_foreign_fail(const reshard_checkpoint *checkpoint, const rs_op
                              "a %s%s %s, which reshard does not read yet; it looked for %s",
                              is_folder ? "folder of " : "", foreign, is_folder ? "files" : "file",
                              looked_for);
+    const char *config = has_name(opening, "adapter_config.json") ? "adapter_config.json"
+                         : has_name(opening, "config.json")       ? "config.json"
+                                                                  : NULL;
+    if (is_folder && config != NULL)
+        return rs_fail_about(RESHARD_ERR_NOT_FOUND, checkpoint->path,
+                             "has %s, but no weights: perhaps it was not downloaded or copied "
+                             "whole; reshard looked for %s",
+                             config, looked_for);
     return rs_fail_about(RESHARD_ERR_NOT_FOUND, checkpoint->path,
                          "this %s is no checkpoint that reshard knows; it looked for %s",
                          is_folder ? "folder" : "file", looked_for);

@@ -235,6 +235,28 @@ static reshard_status read_words(const reshard_checkpoint_options *options, rs_o
     return RESHARD_OK;
 }
 
+/* What people give in place of a path: a model's name in the hub, or an address. */
+static reshard_status fail_missing(const char *path)
+{
+    const char *advice = "";
+    const char *slash = strchr(path, '/');
+    char owner[256];
+    rs_path_kind kind = RS_PATH_NONE;
+    if (strstr(path, "://") != NULL)
+        advice = "; reshard opens files and folders: download it first";
+    else if (slash != NULL && slash != path && slash[1] != '\0' && path[0] != '.' &&
+             path[0] != '~' && strchr(slash + 1, '/') == NULL &&
+             (size_t)(slash - path) < sizeof owner) {
+        memcpy(owner, path, (size_t)(slash - path));
+        owner[slash - path] = '\0';
+        if (rs_path_kind_of(owner, &kind) == RESHARD_OK && kind == RS_PATH_NONE)
+            advice = "; if it is a model of Hugging Face's hub, give the folder that hf download "
+                     "prints";
+    }
+    return rs_fail_about(RESHARD_ERR_NOT_FOUND, path[0] != '\0' ? path : "\"\"",
+                         "there is no such file or folder%s", advice);
+}
+
 static reshard_status open_path(reshard_checkpoint *checkpoint,
                                 const reshard_checkpoint_options *options)
 {
@@ -248,9 +270,7 @@ static reshard_status open_path(reshard_checkpoint *checkpoint,
     if (status != RESHARD_OK)
         return status;
     if (kind == RS_PATH_NONE)
-        return rs_fail_about(RESHARD_ERR_NOT_FOUND,
-                             checkpoint->path[0] != '\0' ? checkpoint->path : "\"\"",
-                             "there is no such file or folder");
+        return fail_missing(checkpoint->path);
     if (kind != RS_PATH_FOLDER)
         return open_file(checkpoint, &opening);
     checkpoint->folder = checkpoint->path;
