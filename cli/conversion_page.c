@@ -66,9 +66,9 @@ static reshard_status write_tensor(cli_page *page, const cli_conversion *made, a
     cli_json_begin_object(&page->json, NULL);
     cli_plan_tensor_write(&page->json, tensor);
     cli_json_integer(&page->json, "bits", reshard_dtype_bits(tensor->dtype));
-    if (page->pieces_left > 1)
+    if (tensor->source >= 0 && page->pieces_left > 1)
         status = cli_page_stored(page, "stored", made->checkpoint, tensor->source);
-    else
+    else if (tensor->source >= 0) /* others are constants, or not of the source */
         page->pictures_missed++;
     if (status == RESHARD_OK && tensor->local_shape != NULL) {
         cli_json_integer(&page->json, "picture", find_picture(pictures, tensor, &is_new));

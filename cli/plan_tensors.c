@@ -35,6 +35,11 @@ static void add_origin(cli_table *table, const cli_conversion *made, int64_t ind
     char name[CLI_NAME_TEXT];
     reshard_stored_tensor source = {.size = sizeof source};
     int64_t first = reshard_conversion_source(made->conversion, index, 0);
+    if (tensor->map_file == NULL) {
+        cli_table_add(table, CLI_PLAIN, "the file that is followed");
+        cli_table_add(table, CLI_DIM, "-");
+        return;
+    }
     if (first < 0 || reshard_checkpoint_tensor(made->checkpoint, first, &source) != RESHARD_OK)
         cli_table_add(table, CLI_PLAIN, "a constant");
     else if (tensor->source_count == 1)

@@ -312,6 +312,8 @@ reshard_status reshard_conversion_get_tensor(const reshard_conversion *conversio
     reshard_conversion_tensor found =
         rs_cut_tensor_of(&target->tensors[index], reshard_conversion_source(conversion, index, 0),
                          target->rows[index]);
+    if (origin < 0)
+        found.source_count = 0; /* it comes from the file that is followed */
     if (made != NULL) {
         found.source_count = made->count;
         found.map_file = made->file;
