@@ -163,11 +163,11 @@ class GgufWriteTest(support.CommandTest):
         names.gemma(model, False)
         values = [("general.architecture", gguf.TEXT, "gemma2"), ("gemma2.block_count", gguf.U32, names.LAYERS)]
         gguf.write(self.at("base.gguf"), values, [(n, "F32", s, bytes(4 * len(x))) for n, (s, x) in model.gguf.items()])
-        fine = {n: (s, [1.0 / 128] * len(x) if "norm" in n else x) for n, (s, x) in model.hf.items()}
+        fine = {n: (s, [1.0 / 512] * len(x) if "norm" in n else x) for n, (s, x) in model.hf.items()}
         self.write_hf(fine, {"model_type": "gemma2", "num_hidden_layers": names.LAYERS})
         files.write(self.at("hf/model.safetensors"), {n: ("BF16", s, pack("BF16", x)) for n, (s, x) in fine.items()})
         self.convert()
-        self.assertEqual(self.read("out.gguf").count(struct.pack("<f", 1 + 1 / 128)), sum(len(x) for n, (s, x) in fine.items() if "norm" in n))
+        self.assertEqual(self.read("out.gguf").count(struct.pack("<f", 1 + 1 / 512)), sum(len(x) for n, (s, x) in fine.items() if "norm" in n))
 
     def test_types(self):
         model = self.qwen2()
