@@ -69,9 +69,9 @@ static reshard_status write_tensor(cli_page *page, const cli_conversion *made, i
     cli_json_integer(&page->json, "bits", reshard_dtype_bits(tensor->dtype));
     if (tensor->map_file != NULL)
         status = cli_plan_links_write(&page->json, made, index, tensor, CLI_PAGE_LINKS_MAX);
-    if (status == RESHARD_OK && page->pieces_left > 1)
+    if (status == RESHARD_OK && tensor->source >= 0 && page->pieces_left > 1)
         status = cli_page_stored(page, "stored", made->checkpoint, tensor->source);
-    else if (status == RESHARD_OK)
+    else if (status == RESHARD_OK && tensor->source >= 0) /* others are constants, or donated */
         page->pictures_missed++;
     if (status == RESHARD_OK && tensor->local_shape != NULL) {
         cli_json_integer(&page->json, "picture", find_picture(pictures, tensor, &is_new));

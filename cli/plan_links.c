@@ -182,6 +182,12 @@ reshard_status cli_plan_links_add(cli_table *table, int before, const cli_conver
     reshard_strided_link *links = NULL;
     int64_t count = tensor->link_count;
     int64_t shown = count > CLI_PLAN_LINKS_SHOWN ? CLI_PLAN_LINKS_SHOWN - 1 : count;
+    if (tensor->map_file == NULL) {
+        cli_table_add(table, CLI_PLAIN, "the file that is followed");
+        cli_table_add(table, CLI_PLAIN, "all");
+        cli_table_add(table, CLI_DIM, "-");
+        return RESHARD_OK;
+    }
     if (count == 0) {
         cli_table_add(table, CLI_PLAIN, "a constant");
         cli_table_add(table, CLI_PLAIN, "all");

@@ -29,6 +29,19 @@ reshard_status cli_plan_tensors_sort(const cli_conversion *made, cli_name **out_
 
 /* ---- as a table ------------------------------------------------------------------------------ */
 
+/* Whether a map made any of them; some may come from the file that a format follows. */
+static reshard_status find_map(const cli_conversion *made, int *out_has_map)
+{
+    reshard_status status = RESHARD_OK;
+    *out_has_map = 0;
+    for (int64_t i = 0; status == RESHARD_OK && !*out_has_map && i < made->stats.tensor_count; i++) {
+        reshard_conversion_tensor tensor = {.size = sizeof tensor};
+        status = reshard_conversion_get_tensor(made->conversion, i, &tensor);
+        *out_has_map = status == RESHARD_OK && tensor.map_file != NULL;
+    }
+    return status;
+}
+
 static void add_tensor(cli_table *table, const reshard_conversion_tensor *tensor)
 {
     char name[CLI_NAME_TEXT], shape[CLI_SHAPE_TEXT], local[CLI_SHAPE_TEXT] = "";
@@ -53,12 +66,12 @@ reshard_status cli_plan_tensors_print(const cli_conversion *made)
 {
     static const char *const titles[] = {"tensor", "dtype", "shape", "cut", "local",
                                          "rule",   "from",  "into",  "map"};
-    reshard_conversion_tensor any = {.size = sizeof any};
     cli_name *names = NULL;
+    int has_map = 0;
     reshard_status status = cli_plan_tensors_sort(made, &names);
-    if (status == RESHARD_OK && made->stats.tensor_count != 0)
-        status = reshard_conversion_get_tensor(made->conversion, 0, &any);
-    int has_map = any.map_file != NULL, columns = has_map ? 9 : 6;
+    if (status == RESHARD_OK)
+        status = find_map(made, &has_map);
+    int columns = has_map ? 9 : 6;
     cli_table *table = cli_table_create(columns);
     for (int i = 0; i < columns; i++) {
         cli_table_add(table, CLI_BOLD, "%s", titles[i]);

@@ -145,7 +145,7 @@ typedef struct reshard_conversion_tensor {
     const char *name; /* name_bytes bytes of UTF-8, which may hold NUL; a NUL follows */
     size_t name_bytes;
     /* index of the checkpoint's tensor that it comes from; if a map makes it of several, of the
-     * first; -1 if a map makes it of none */
+     * first; -1 if a map makes it of none, or if it comes from the file that is followed (like) */
     int64_t source;
     reshard_dtype dtype;
     int32_t ndim; /* may exceed RESHARD_NDIM_MAX */

@@ -140,17 +140,34 @@ class GgufWriteTest(support.CommandTest):
                 self.assertEqual("rotary embeddings" in said, any(n.startswith("rope_") for n in order))
                 self.assertEqual(os.listdir(self.folder).count("out.gguf.partial"), 0)
 
+    def test_plans(self):
+        """A tensor that is the example's own has no source, in a table, in JSON and on a page."""
+        model = names.Model()
+        names.llama(model)
+        values = [("general.architecture", gguf.TEXT, "llama"), ("llama.block_count", gguf.U32, names.LAYERS), ("llama.attention.head_count", gguf.U32, names.HEADS),
+                  ("llama.attention.head_count_kv", gguf.U32, names.GROUPS), ("llama.attention.key_length", gguf.U32, names.HEAD)]
+        gguf.write(self.at("base.gguf"), values, [(n, "F32", s, model.bytes((s, x))) for n, (s, x) in model.gguf.items()])
+        self.read_text("convert", self.at("base.gguf"), self.at("hf"), "--as", "hf")
+        arguments = [self.at("hf"), "--as", "gguf", "--like", self.at("base.gguf")]
+        table = self.read_text("plan", *arguments, "--tensors")
+        self.assertRegex(table, r"rope_freqs.weight +f32 +2 +whole +2 +- +the file that is followed +-")
+        found = {one["name"]: one for one in self.read_json("plan", *arguments, "--tensors")["tensor_list"]}
+        self.assertNotIn("sources", found["rope_freqs.weight"])
+        self.assertEqual(found["output.weight"]["sources"], ["lm_head.weight"])
+        self.read_text("convert", arguments[0], self.at("out.gguf"), *arguments[1:], "--dry-run", "--html", self.at("page.html"))
+        self.assertIn(b"rope_freqs.weight", self.read("page.html"))
+
     def test_sums_are_made_in_f32(self):
         """A norm of Gemma in bf16, plus one: no bit is lost."""
         model = names.Model()
         names.gemma(model, False)
         values = [("general.architecture", gguf.TEXT, "gemma2"), ("gemma2.block_count", gguf.U32, names.LAYERS)]
         gguf.write(self.at("base.gguf"), values, [(n, "F32", s, bytes(4 * len(x))) for n, (s, x) in model.gguf.items()])
-        fine = {n: (s, [1.0 / 128] * len(x) if "norm" in n else x) for n, (s, x) in model.hf.items()}
+        fine = {n: (s, [1.0 / 512] * len(x) if "norm" in n else x) for n, (s, x) in model.hf.items()}
         self.write_hf(fine, {"model_type": "gemma2", "num_hidden_layers": names.LAYERS})
         files.write(self.at("hf/model.safetensors"), {n: ("BF16", s, pack("BF16", x)) for n, (s, x) in fine.items()})
         self.convert()
-        self.assertEqual(self.read("out.gguf").count(struct.pack("<f", 1 + 1 / 128)), sum(len(x) for n, (s, x) in fine.items() if "norm" in n))
+        self.assertEqual(self.read("out.gguf").count(struct.pack("<f", 1 + 1 / 512)), sum(len(x) for n, (s, x) in fine.items() if "norm" in n))
 
     def test_types(self):
         model = self.qwen2()

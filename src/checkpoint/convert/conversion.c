@@ -307,7 +307,8 @@ reshard_status reshard_conversion_get_link(const reshard_conversion *conversion,
 {
     const rs_target *target = &conversion->target;
     const rs_mapped_origin *made = NULL;
-    if (target->mapped != NULL && tensor >= 0 && tensor < target->tensor_count)
+    if (target->mapped != NULL && tensor >= 0 && tensor < target->tensor_count &&
+        target->origins[tensor] >= 0)
         made = &target->mapped->origins[target->origins[tensor]];
     if (made == NULL || index < 0 || index >= made->link_count)
         return rs_fail(RESHARD_ERR_RANGE, "link %lld of %lld into tensor %lld", (long long)index,
@@ -335,6 +336,8 @@ reshard_status reshard_conversion_get_tensor(const reshard_conversion *conversio
     reshard_conversion_tensor found =
         rs_cut_tensor_of(&target->tensors[index], reshard_conversion_source(conversion, index, 0),
                          target->rows[index]);
+    if (origin < 0)
+        found.source_count = 0; /* it comes from the file that is followed */
     if (made != NULL) {
         found.source_count = made->count;
         found.map_file = made->file;
