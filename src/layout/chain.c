@@ -16,6 +16,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/search.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -119,15 +120,10 @@ static part part_at(const rs_cut *cut, int64_t n, int64_t index)
  * several equal starts this is the part that is not empty, so it holds the position. */
 static int64_t search_starts(const int64_t *starts, int64_t count, int64_t position)
 {
-    int64_t low = 0, high = count;
-    while (high - low > 1) {
-        int64_t middle = low + (high - low) / 2;
-        if (starts[middle] <= position)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
+    int64_t next;
+    RS_FIND_FIRST(next, count, starts[next] > position);
+    assert(next > 0);
+    return next - 1;
 }
 
 static int64_t part_around(const rs_cut *cut, int64_t n, int64_t position)

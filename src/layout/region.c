@@ -9,6 +9,7 @@
  */
 #include "base/checked.h"
 #include "base/context.h"
+#include "base/search.h"
 #include "base/shape.h"
 #include "layout/flat.h"
 #include "layout/layout.h"
@@ -158,17 +159,11 @@ static void listed_holder(const rs_region *region, int64_t copy, rs_holder *out_
 static bool listed_find(const rs_region *region, int32_t rank, rs_holder *out_holder)
 {
     const reshard_layout *layout = region->layout;
-    int64_t low = 0, high = layout->cells[region->cell].holder_count;
-    while (low < high) {
-        int64_t middle = low + (high - low) / 2;
-        if (layout->shards[cell_holder(region, middle)->shard].rank < rank)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    if (low == layout->cells[region->cell].holder_count)
+    int64_t at, count = layout->cells[region->cell].holder_count;
+    RS_FIND_FIRST(at, count, layout->shards[cell_holder(region, at)->shard].rank >= rank);
+    if (at == count)
         return false;
-    listed_holder(region, low, out_holder);
+    listed_holder(region, at, out_holder);
     return out_holder->rank == rank;
 }
 

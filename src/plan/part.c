@@ -9,6 +9,7 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "base/options.h"
+#include "base/search.h"
 #include "base/shape.h"
 #include "plan/effort.h"
 #include "plan/grid.h"
@@ -52,17 +53,14 @@ static reshard_status add_chosen(const rs_chosen *chosen, int32_t rank, rs_rank_
 /* The first entry of the sorted list with this rank as its target (or source). */
 static int64_t search_chosen(const rs_template *template, int32_t rank, bool by_source)
 {
-    int64_t low = 0, high = template->chosen_count;
-    while (low < high) {
-        int64_t middle = low + (high - low) / 2;
-        const rs_chosen *at =
-            &template->chosen_by_target[by_source ? template->chosen_by_source[middle] : middle];
-        if ((by_source ? at->source_rank : at->target_rank) < rank)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    const rs_chosen *list = template->chosen_by_target;
+    int64_t at;
+    if (by_source)
+        RS_FIND_FIRST(at, template->chosen_count,
+                      list[template->chosen_by_source[at]].source_rank >= rank);
+    else
+        RS_FIND_FIRST(at, template->chosen_count, list[at].target_rank >= rank);
+    return at;
 }
 
 static reshard_status route_chosen(const rs_template *template, int32_t rank, rs_rank_moves *moves)

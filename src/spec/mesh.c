@@ -9,6 +9,7 @@
  */
 #include "base/checked.h"
 #include "base/context.h"
+#include "base/search.h"
 #include "base/sort.h"
 #include "spec/build.h"
 
@@ -279,14 +280,7 @@ int32_t reshard_mesh_position_of(const reshard_mesh *mesh, int32_t rank)
             return -1;
         return (int32_t)(distance / mesh->step);
     }
-    int32_t low = 0;
-    int32_t high = mesh->size;
-    while (low < high) {
-        int32_t middle = low + (high - low) / 2;
-        if (mesh->listed[mesh->by_rank[middle]] < rank)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < mesh->size && mesh->listed[mesh->by_rank[low]] == rank ? mesh->by_rank[low] : -1;
+    int64_t at;
+    RS_FIND_FIRST(at, mesh->size, mesh->listed[mesh->by_rank[at]] >= rank);
+    return at < mesh->size && mesh->listed[mesh->by_rank[at]] == rank ? mesh->by_rank[at] : -1;
 }
