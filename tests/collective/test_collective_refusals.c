@@ -183,6 +183,32 @@ static reshard_status ask_without_list(reshard_group *g, int32_t r, const void *
                               r == 1 ? NULL : targets);
 }
 
+static reshard_status ask_unknown_kind(reshard_group *g, int32_t r, const void *s, void *t)
+{
+    const reshard_exchange exchange = {.size = sizeof exchange,
+                                       .kind =
+                                           r == 1 ? (reshard_exchange_kind)77 : RESHARD_BROADCAST,
+                                       .dtype = RESHARD_I32,
+                                       .count = 1,
+                                       .source = s,
+                                       .target = t};
+    reshard_work *work = NULL;
+    return reshard_exchange_start(NULL, g, &exchange, &work);
+}
+
+/* A struct that was never filled in fails on all ranks, too. */
+static reshard_status ask_unset_struct(reshard_group *g, int32_t r, const void *s, void *t)
+{
+    const reshard_exchange exchange = {.size = r == 2 ? SIZE_MAX : sizeof exchange,
+                                       .kind = RESHARD_BROADCAST,
+                                       .dtype = RESHARD_I32,
+                                       .count = 1,
+                                       .source = s,
+                                       .target = t};
+    reshard_work *work = NULL;
+    return reshard_exchange_start(NULL, g, &exchange, &work);
+}
+
 static reshard_status ask_chunks(bool reshuffle, reshard_group *g, reshard_chunks from,
                                  reshard_chunks to, const void *s, void *t)
 {
@@ -244,6 +270,8 @@ static const refusal refusals[] = {
     {"negative send", ask_negative_send, RESHARD_ERR_RANGE, "rank 0:", "send count 2 is -2"},
     {"without counts", ask_without_counts, RESHARD_ERR_INVALID, "rank 1:", "receive counts"},
     {"without list", ask_without_list, RESHARD_ERR_INVALID, "rank 1:", "targets"},
+    {"unknown kind", ask_unknown_kind, RESHARD_ERR_INVALID, "rank 1:", "77"},
+    {"unset struct", ask_unset_struct, RESHARD_ERR_INVALID, "rank 2:", "exchange"},
     {"reshuffle", ask_reshuffle, RESHARD_ERR_INVALID, "dimension 1", "of 0"},
     {"high dim", ask_high_dim, RESHARD_ERR_RANGE, "rank 2:", "dimension 2"},
     {"foreign rank", ask_foreign_rank, RESHARD_ERR_RANGE, "rank 3", ""},
