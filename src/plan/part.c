@@ -14,6 +14,7 @@
 #include "plan/effort.h"
 #include "plan/grid.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* ---- templates ------------------------------------------------------------------------------- */
@@ -101,6 +102,22 @@ static reshard_status route_template(const rs_template *template, int32_t rank,
     return RESHARD_OK;
 }
 
+/* Does each record have this rank at the end where it should be? */
+static bool ends_fit(const reshard_part_moves *moves, int32_t rank)
+{
+    bool fit = true;
+    for (int64_t i = 0; i < moves->receives.count; i++)
+        fit = fit && moves->receives.items[i].target_rank == rank;
+    for (int64_t i = 0; i < moves->sends.count; i++)
+        fit = fit && moves->sends.items[i].source_rank == rank;
+    for (int64_t i = 0; i < moves->keeps.count; i++) {
+        const reshard_move *keep = &moves->keeps.items[i];
+        fit = fit && keep->target_rank == rank &&
+              (keep->source_rank == rank || keep->kind == RESHARD_MOVE_FILL);
+    }
+    return fit;
+}
+
 static reshard_status work_out(reshard_part *part, const rs_template *template,
                                rs_template_moves *out_moves)
 {
@@ -118,6 +135,7 @@ static reshard_status work_out(reshard_part *part, const rs_template *template,
         status = rs_family_finish(&moves.sends, &out_moves->shown.sends);
     if (status == RESHARD_OK)
         status = rs_family_finish(&moves.keeps, &out_moves->shown.keeps);
+    assert(status != RESHARD_OK || ends_fit(&out_moves->shown, part->rank));
     out_moves->singles_in = moves.receives.single_count;
     out_moves->singles_out = moves.sends.single_count;
     out_moves->singles_kept = moves.keeps.single_count;
@@ -197,6 +215,7 @@ static reshard_status transpose(rs_arena *arena, rs_template_moves *moves)
         status = transpose_list(arena, &moves->shown.sends, &dropped, &singles);
     if (status == RESHARD_OK)
         status = transpose_list(arena, &moves->shown.keeps, &dropped, &singles);
+    assert(status != RESHARD_OK || singles <= moves->singles_kept); /* fills are kept */
     if (moves->elements_kept != UINT64_MAX)
         moves->elements_kept -= dropped;
     moves->singles_kept -= singles;
@@ -269,7 +288,9 @@ void reshard_part_destroy(reshard_part *part)
 const rs_template_moves *rs_part_moves(const reshard_part *part, int32_t stage, int32_t index)
 {
     const reshard_plan *forward = rs_plan_forward(part->plan);
+    assert(stage >= 0 && stage < forward->stage_count);
     const rs_stage *s = &forward->stages[rs_plan_forward_stage(part->plan, stage)];
+    assert(index >= 0 && index < s->link_count);
     return &part->stages[stage][s->links[index].template_index];
 }
 

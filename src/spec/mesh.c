@@ -13,6 +13,7 @@
 #include "base/sort.h"
 #include "spec/build.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -275,6 +276,7 @@ int32_t reshard_mesh_rank_at(const reshard_mesh *mesh, int32_t position)
 int32_t reshard_mesh_position_of(const reshard_mesh *mesh, int32_t rank)
 {
     if (mesh->listed == NULL) {
+        assert(mesh->step >= 1 && mesh->size >= 1);
         int64_t distance = (int64_t)rank - mesh->first;
         if (distance < 0 || distance % mesh->step != 0 || distance / mesh->step >= mesh->size)
             return -1;
