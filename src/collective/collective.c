@@ -145,7 +145,7 @@ static reshard_status check_reduction(const request *r)
         return rs_fail(RESHARD_ERR_INVALID, "%s: %d is not a reduction", c->name,
                        (int)r->reduction);
     if (!rs_combine_supports(r->reduction, c->dtype))
-        return rs_fail(RESHARD_ERR_UNSUPPORTED, "%s: there is no %s of %s", c->name,
+        return rs_fail(RESHARD_ERR_UNSUPPORTED, "%s: %s is not defined for %s", c->name,
                        reshard_reduction_name(r->reduction), reshard_dtype_name(c->dtype));
     return RESHARD_OK;
 }
@@ -159,8 +159,8 @@ static reshard_status check_request(const request *r)
     if (reshard_dtype_bits(c->dtype) == 0)
         return rs_fail(RESHARD_ERR_INVALID, "%s: %d is not a dtype", c->name, (int)c->dtype);
     if (has_root(r) && (r->root < 0 || r->root >= size))
-        return rs_fail(RESHARD_ERR_RANGE, "%s: there is no rank %d in a group of %d", c->name,
-                       r->root, size);
+        return rs_fail(RESHARD_ERR_RANGE, "%s: rank %d is not in the group of %d", c->name, r->root,
+                       size);
     if (r->count < 0 && r->counts == NULL)
         return rs_fail(RESHARD_ERR_RANGE, "%s: the count is %" PRId64, c->name, r->count);
     return r->source == CONTRIBUTIONS ? check_reduction(r) : RESHARD_OK;

@@ -438,15 +438,16 @@ int64_t rs_chain_local(const rs_chain *chain, int64_t n, const int32_t *coordina
     return position;
 }
 
-void rs_cursor_init(rs_cursor *cursor, const rs_chain *chain, int64_t n, const int32_t *coordinates)
+void rs_line_cursor_init(rs_line_cursor *cursor, const rs_chain *chain, int64_t n,
+                         const int32_t *coordinates)
 {
-    *cursor = (rs_cursor){.chain = chain, .n = n, .coordinates = coordinates};
+    *cursor = (rs_line_cursor){.chain = chain, .n = n, .coordinates = coordinates};
     cursor->length = rs_chain_length(chain, n, coordinates);
 }
 
 /* The span around place `local` of the own line at these coordinates. Goes up the chain from the
  * last cut. */
-static void place_span(const rs_cursor *cursor, int64_t local, rs_span *out_span)
+static void place_span(const rs_line_cursor *cursor, int64_t local, rs_span *out_span)
 {
     const rs_chain *chain = cursor->chain;
     int64_t lengths[RESHARD_AXES_MAX + 1];
@@ -472,7 +473,7 @@ static void place_span(const rs_cursor *cursor, int64_t local, rs_span *out_span
     out_span->length = to - from;
 }
 
-bool rs_cursor_next(rs_cursor *cursor, rs_span *out_span)
+bool rs_line_cursor_next(rs_line_cursor *cursor, rs_span *out_span)
 {
     if (cursor->local >= cursor->length)
         return false;

@@ -133,7 +133,7 @@ reshard_status rs_listed_init(reshard_layout *layout, int64_t shard_count, resha
     layout->contributor_count = 1;
     layout->divisor = 1;
     if (shard_count < 1)
-        return rs_fail(RESHARD_ERR_INVALID, "there are no shards");
+        return rs_fail(RESHARD_ERR_INVALID, "no shards are given");
     reshard_status status = order_shards(layout, shard_count, shards);
     if (status == RESHARD_OK)
         status = cover ? rs_cells_build(layout) : tile(layout);

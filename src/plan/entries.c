@@ -221,12 +221,12 @@ static reshard_status add_line(dim_meeting *w)
     const rs_chain *chain = &w->mine->layout->dims[dim];
     int32_t by_level[RESHARD_AXES_MAX];
     rs_chain_coordinates(chain, w->mine->coordinates, by_level);
-    rs_cursor cursor;
-    rs_cursor_init(&cursor, chain, w->mine->layout->shape[dim], by_level);
+    rs_line_cursor cursor;
+    rs_line_cursor_init(&cursor, chain, w->mine->layout->shape[dim], by_level);
     w->my_line = cursor.length;
     rs_span span;
     reshard_status status = RESHARD_OK;
-    while (status == RESHARD_OK && rs_cursor_next(&cursor, &span))
+    while (status == RESHARD_OK && rs_line_cursor_next(&cursor, &span))
         status = add_entries(w, &span);
     return status;
 }

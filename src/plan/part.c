@@ -392,7 +392,7 @@ void reshard_move_single(const reshard_move *move, int32_t rank, int64_t index,
     *out_move = single;
 }
 
-typedef struct single_walk {
+typedef struct single_listing {
     const reshard_move *record;
     bool sending;
     int32_t peer;
@@ -400,9 +400,9 @@ typedef struct single_walk {
     void *user;
     /* By loop: how far down and up the peer can still go through this loop and those inside it. */
     int64_t down[RS_LOOPS_MAX + 1], up[RS_LOOPS_MAX + 1];
-} single_walk;
+} single_listing;
 
-static reshard_status walk_loops(const single_walk *w, int32_t level, reshard_move *move,
+static reshard_status list_loops(const single_listing *w, int32_t level, reshard_move *move,
                                  int64_t *start)
 {
     if (w->peer >= 0) {
@@ -415,7 +415,7 @@ static reshard_status walk_loops(const single_walk *w, int32_t level, reshard_mo
     const reshard_move_loop *loop = &w->record->loops[level];
     reshard_status status = RESHARD_OK;
     for (int64_t i = 0; i < loop->count && status == RESHARD_OK; i++) {
-        status = walk_loops(w, level + 1, move, start);
+        status = list_loops(w, level + 1, move, start);
         take_step(move, start, w->sending, loop, 1);
     }
     take_step(move, start, w->sending, loop, -loop->count);
@@ -428,7 +428,7 @@ reshard_status rs_moves_each(const reshard_moves *moves, int32_t rank, int32_t p
     reshard_status status = RESHARD_OK;
     for (int64_t i = 0; i < moves->count && status == RESHARD_OK; i++) {
         const reshard_move *record = &moves->items[i];
-        single_walk w = {.record = record, .peer = peer, .fn = fn, .user = user};
+        single_listing w = {.record = record, .peer = peer, .fn = fn, .user = user};
         w.sending = is_sent_by(record, rank);
         for (int32_t l = record->loop_count - 1; l >= 0; l--) {
             int64_t reach = (record->loops[l].count - 1) * record->loops[l].peer_step;
@@ -441,7 +441,7 @@ reshard_status rs_moves_each(const reshard_moves *moves, int32_t rank, int32_t p
         single.start = start;
         single.loop_count = 0;
         single.loops = NULL;
-        status = walk_loops(&w, 0, &single, start);
+        status = list_loops(&w, 0, &single, start);
     }
     return status;
 }

@@ -38,7 +38,8 @@ static reshard_status check_name(const char *const *names, int32_t axis)
         return RESHARD_OK;
     const char *name = names[axis];
     if (!is_name(name))
-        return rs_fail(RESHARD_ERR_INVALID, "\"%s\" is no axis name (letters, digits and _ only)",
+        return rs_fail(RESHARD_ERR_INVALID,
+                       "\"%s\" is not an axis name: use letters, digits and _ only",
                        rs_excerpt_of(name, strlen(name)).text);
     for (int32_t i = 0; i < axis; i++) {
         if (is_named(names, i) && strcmp(names[i], name) == 0)

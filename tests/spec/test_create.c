@@ -88,10 +88,10 @@ static void test_create__wrong_placements(void **state)
     } rows[] = {
         {{.kind = (reshard_placement_kind)9},
          RESHARD_ERR_INVALID,
-         "cut 0: there is no placement kind 9"},
+         "cut 0: unknown placement kind 9"},
         {{.kind = RESHARD_PARTIAL, .reduction = (reshard_reduction)9},
          RESHARD_ERR_INVALID,
-         "no reduction 9"},
+         "unknown reduction 9"},
         {{.kind = RESHARD_SHARD, .rule = (reshard_shard_rule)9},
          RESHARD_ERR_INVALID,
          "no shard rule 9"},
