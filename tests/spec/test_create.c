@@ -94,7 +94,7 @@ static void test_create__wrong_placements(void **state)
          "unknown reduction 9"},
         {{.kind = RESHARD_SHARD, .rule = (reshard_shard_rule)9},
          RESHARD_ERR_INVALID,
-         "no shard rule 9"},
+         "unknown shard rule 9"},
         {{.kind = RESHARD_SHARD, .dim = 8}, RESHARD_ERR_RANGE, "cut 0: dimension 8"},
         {{.kind = RESHARD_SHARD, .dim = INT32_MIN + 1}, RESHARD_ERR_RANGE, "dimension -2147483647"},
         {{.kind = RESHARD_SHARD, .unit = -1}, RESHARD_ERR_RANGE, "a unit of -1"},
