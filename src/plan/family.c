@@ -227,6 +227,7 @@ reshard_status rs_family_add(rs_family *family, const rs_move *move)
     return add_at(family, 0, move);
 }
 
+#ifndef NDEBUG
 /* The records stand for the moves that were added, no more and no fewer. */
 static bool is_complete(const rs_family *family)
 {
@@ -240,6 +241,7 @@ static bool is_complete(const rs_family *family)
     }
     return singles == family->single_count && elements == family->element_count;
 }
+#endif
 
 reshard_status rs_family_finish(rs_family *family, reshard_moves *out_moves)
 {

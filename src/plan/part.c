@@ -102,6 +102,7 @@ static reshard_status route_template(const rs_template *template, int32_t rank,
     return RESHARD_OK;
 }
 
+#ifndef NDEBUG
 /* Does each record have this rank at the end where it should be? */
 static bool ends_fit(const reshard_part_moves *moves, int32_t rank)
 {
@@ -117,6 +118,7 @@ static bool ends_fit(const reshard_part_moves *moves, int32_t rank)
     }
     return fit;
 }
+#endif
 
 static reshard_status work_out(reshard_part *part, const rs_template *template,
                                rs_template_moves *out_moves)
