@@ -28,8 +28,14 @@ static reshard_status average(reshard_group *replicas, float gradient)
 {
     float mine[COUNT] = {0}, mean[COUNT];
     reshard_work *work = NULL;
-    TRY(reshard_all_reduce_start(NULL, replicas, RESHARD_F32, RESHARD_AVG, COUNT, mine, mean,
-                                 &work));
+    const reshard_exchange exchange = {.size = sizeof exchange,
+                                       .kind = RESHARD_ALL_REDUCE,
+                                       .dtype = RESHARD_F32,
+                                       .reduction = RESHARD_AVG,
+                                       .count = COUNT,
+                                       .source = mine,
+                                       .target = mean};
+    TRY(reshard_exchange_start(NULL, replicas, &exchange, &work));
     TRY(reshard_work_wait(work)); /* the start was also the first run, of zeros */
     for (int step = 0; step < 3; step++) {
         for (int i = 0; i < COUNT; i++)

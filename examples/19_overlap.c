@@ -31,16 +31,34 @@ static reshard_status start_collectives(reshard_group *group, const int32_t mine
     static const int64_t ones[RANKS] = {1, 1, 1};
     const void *sources[RANKS] = {&mine[0], &mine[1], &mine[2]};
     void *targets[RANKS] = {&r->posted[0], &r->posted[1], &r->posted[2]};
-    TRY(reshard_all_gather_start(NULL, group, RESHARD_I32, 1, NULL, mine, r->gathered, works++));
-    TRY(reshard_reduce_scatter_start(NULL, group, RESHARD_I32, RESHARD_SUM, 1, NULL, mine,
-                                     &r->share, works++));
-    TRY(reshard_broadcast_start(NULL, group, RESHARD_I32, 2, 1, mine, &r->from_root, works++));
-    TRY(reshard_scatter_start(NULL, group, RESHARD_I32, 1, 1, NULL, mine, &r->part, works++));
-    TRY(reshard_gather_start(NULL, group, RESHARD_I32, 0, 1, NULL, mine, r->at_root, works++));
-    TRY(reshard_reduce_start(NULL, group, RESHARD_I32, RESHARD_SUM, 0, 1, mine, &r->sum, works++));
-    TRY(reshard_all_to_all_single_start(NULL, group, RESHARD_I32, ones, ones, mine, r->exchanged,
-                                        works++));
-    return reshard_all_to_all_start(NULL, group, RESHARD_I32, ones, ones, sources, targets, works);
+    const struct {
+        reshard_exchange_kind kind;
+        int32_t root;
+        void *target;
+    } rows[] = {{RESHARD_ALL_GATHER, 0, r->gathered},
+                {RESHARD_REDUCE_SCATTER, 0, &r->share},
+                {RESHARD_BROADCAST, 2, &r->from_root},
+                {RESHARD_SCATTER, 1, &r->part},
+                {RESHARD_GATHER, 0, r->at_root},
+                {RESHARD_REDUCE, 0, &r->sum},
+                {RESHARD_ALL_TO_ALL_SINGLE, 0, r->exchanged},
+                {RESHARD_ALL_TO_ALL, 0, NULL}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const reshard_exchange exchange = {.size = sizeof exchange,
+                                           .kind = rows[i].kind,
+                                           .dtype = RESHARD_I32,
+                                           .reduction = RESHARD_SUM,
+                                           .root = rows[i].root,
+                                           .count = 1,
+                                           .send_counts = ones,
+                                           .receive_counts = ones,
+                                           .source = mine,
+                                           .target = rows[i].target,
+                                           .sources = sources,
+                                           .targets = targets};
+        TRY(reshard_exchange_start(NULL, group, &exchange, &works[i]));
+    }
+    return RESHARD_OK;
 }
 
 /* Messages around a ring. All ranks send before any receives, which is allowed only with _start. */

@@ -20,7 +20,7 @@
  *
  * What holds for all of these calls:
  *  - They are Collective, and return when this rank's target is complete and its source is no
- *    longer needed. Calls that end in _start return as soon as the exchange is under way, with a
+ *    longer needed. reshard_exchange_start returns as soon as the exchange is under way, with a
  *    work to wait for. The context may differ from rank to rank.
  *  - Ranks, roots included, are those of the group that is passed, also if it is a sub-group.
  *  - Every dtype can be moved; with 4 and 6 bit dtypes each count must come to whole bytes. Counts
@@ -137,47 +137,41 @@ RESHARD_API reshard_status reshard_all_to_all(reshard_context *context, reshard_
                                               const int64_t *receive_counts,
                                               const void *const *sources, void *const *targets);
 
-/* ---- collectives that return a work ---------------------------------------------------------- */
+/* ---- collectives under way ------------------------------------------------------------------- */
 
-/* Collective. Arguments and errors as above. `counts` and lists of buffers are copied. */
-RESHARD_API reshard_status reshard_all_gather_start(reshard_context *context, reshard_group *group,
-                                                    reshard_dtype dtype, int64_t count,
-                                                    const int64_t *counts, const void *source,
-                                                    void *target, reshard_work **out_work);
-RESHARD_API reshard_status reshard_reduce_scatter_start(reshard_context *context,
-                                                        reshard_group *group, reshard_dtype dtype,
-                                                        reshard_reduction reduction, int64_t count,
-                                                        const int64_t *counts, const void *source,
-                                                        void *target, reshard_work **out_work);
-RESHARD_API reshard_status reshard_all_reduce_start(reshard_context *context, reshard_group *group,
-                                                    reshard_dtype dtype,
-                                                    reshard_reduction reduction, int64_t count,
-                                                    const void *source, void *target,
-                                                    reshard_work **out_work);
-RESHARD_API reshard_status reshard_broadcast_start(reshard_context *context, reshard_group *group,
-                                                   reshard_dtype dtype, int32_t root, int64_t count,
-                                                   const void *source, void *target,
-                                                   reshard_work **out_work);
-RESHARD_API reshard_status reshard_scatter_start(reshard_context *context, reshard_group *group,
-                                                 reshard_dtype dtype, int32_t root, int64_t count,
-                                                 const int64_t *counts, const void *source,
-                                                 void *target, reshard_work **out_work);
-RESHARD_API reshard_status reshard_gather_start(reshard_context *context, reshard_group *group,
-                                                reshard_dtype dtype, int32_t root, int64_t count,
-                                                const int64_t *counts, const void *source,
-                                                void *target, reshard_work **out_work);
-RESHARD_API reshard_status reshard_reduce_start(reshard_context *context, reshard_group *group,
-                                                reshard_dtype dtype, reshard_reduction reduction,
-                                                int32_t root, int64_t count, const void *source,
-                                                void *target, reshard_work **out_work);
-RESHARD_API reshard_status reshard_all_to_all_single_start(
-    reshard_context *context, reshard_group *group, reshard_dtype dtype, const int64_t *send_counts,
-    const int64_t *receive_counts, const void *source, void *target, reshard_work **out_work);
-RESHARD_API reshard_status reshard_all_to_all_start(reshard_context *context, reshard_group *group,
-                                                    reshard_dtype dtype, const int64_t *send_counts,
-                                                    const int64_t *receive_counts,
-                                                    const void *const *sources,
-                                                    void *const *targets, reshard_work **out_work);
+typedef enum reshard_exchange_kind {
+    RESHARD_ALL_GATHER = 1,
+    RESHARD_REDUCE_SCATTER = 2,
+    RESHARD_ALL_REDUCE = 3,
+    RESHARD_BROADCAST = 4,
+    RESHARD_SCATTER = 5,
+    RESHARD_GATHER = 6,
+    RESHARD_REDUCE = 7,
+    RESHARD_ALL_TO_ALL_SINGLE = 8,
+    RESHARD_ALL_TO_ALL = 9
+} reshard_exchange_kind;
+
+/* The arguments of the calls above, by name. A kind ignores what its call does not have. */
+typedef struct reshard_exchange {
+    size_t size; /* sizeof(reshard_exchange) */
+    reshard_exchange_kind kind;
+    reshard_dtype dtype;
+    reshard_reduction reduction;
+    int32_t root;
+    int64_t count;
+    const int64_t *counts;
+    const int64_t *send_counts, *receive_counts;
+    const void *source;
+    void *target;
+    const void *const *sources; /* of RESHARD_ALL_TO_ALL, like targets */
+    void *const *targets;
+} reshard_exchange;
+
+/* Starts the collective, and returns when it is under way. `counts` and lists of buffers are
+ * copied. Collective. Errors: those of the call; INVALID also for an unknown kind. */
+RESHARD_API reshard_status reshard_exchange_start(reshard_context *context, reshard_group *group,
+                                                  const reshard_exchange *exchange,
+                                                  reshard_work **out_work);
 
 /* ---- messages between two ranks -------------------------------------------------------------- */
 

@@ -104,6 +104,15 @@ RESHARD_SPEC_CUTS = 0
 RESHARD_SPEC_BOXES = 1
 RESHARD_SPEC_COVER = 2
 RESHARD_SPEC_CALLBACK = 3
+RESHARD_ALL_GATHER = 1
+RESHARD_REDUCE_SCATTER = 2
+RESHARD_ALL_REDUCE = 3
+RESHARD_BROADCAST = 4
+RESHARD_SCATTER = 5
+RESHARD_GATHER = 6
+RESHARD_REDUCE = 7
+RESHARD_ALL_TO_ALL_SINGLE = 8
+RESHARD_ALL_TO_ALL = 9
 RESHARD_BALANCE_RULE = 0
 RESHARD_BALANCE_EXACT = 1
 RESHARD_BOTTLENECK_NONE = 0
@@ -447,6 +456,24 @@ class reshard_checkpoint_save_options(Structure):
         ("size", c_size_t),
         ("no_sync", c_int),
         ("trace", c_void_p),
+    ]
+
+
+class reshard_exchange(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("kind", c_int),
+        ("dtype", c_int),
+        ("reduction", c_int),
+        ("root", c_int32),
+        ("count", c_int64),
+        ("counts", POINTER(c_int64)),
+        ("send_counts", POINTER(c_int64)),
+        ("receive_counts", POINTER(c_int64)),
+        ("source", c_void_p),
+        ("target", c_void_p),
+        ("sources", POINTER(c_void_p)),
+        ("targets", POINTER(c_void_p)),
     ]
 
 
@@ -1102,15 +1129,7 @@ FUNCTIONS = {
     "reshard_reduce": lambda: (STATUS, [c_void_p, c_void_p, c_int, c_int, c_int32, c_int64, c_void_p, c_void_p]),
     "reshard_all_to_all_single": lambda: (STATUS, [c_void_p, c_void_p, c_int, POINTER(c_int64), POINTER(c_int64), c_void_p, c_void_p]),
     "reshard_all_to_all": lambda: (STATUS, [c_void_p, c_void_p, c_int, POINTER(c_int64), POINTER(c_int64), POINTER(c_void_p), POINTER(c_void_p)]),
-    "reshard_all_gather_start": lambda: (STATUS, [c_void_p, c_void_p, c_int, c_int64, POINTER(c_int64), c_void_p, c_void_p, POINTER(c_void_p)]),
-    "reshard_reduce_scatter_start": lambda: (STATUS, [c_void_p, c_void_p, c_int, c_int, c_int64, POINTER(c_int64), c_void_p, c_void_p, POINTER(c_void_p)]),
-    "reshard_all_reduce_start": lambda: (STATUS, [c_void_p, c_void_p, c_int, c_int, c_int64, c_void_p, c_void_p, POINTER(c_void_p)]),
-    "reshard_broadcast_start": lambda: (STATUS, [c_void_p, c_void_p, c_int, c_int32, c_int64, c_void_p, c_void_p, POINTER(c_void_p)]),
-    "reshard_scatter_start": lambda: (STATUS, [c_void_p, c_void_p, c_int, c_int32, c_int64, POINTER(c_int64), c_void_p, c_void_p, POINTER(c_void_p)]),
-    "reshard_gather_start": lambda: (STATUS, [c_void_p, c_void_p, c_int, c_int32, c_int64, POINTER(c_int64), c_void_p, c_void_p, POINTER(c_void_p)]),
-    "reshard_reduce_start": lambda: (STATUS, [c_void_p, c_void_p, c_int, c_int, c_int32, c_int64, c_void_p, c_void_p, POINTER(c_void_p)]),
-    "reshard_all_to_all_single_start": lambda: (STATUS, [c_void_p, c_void_p, c_int, POINTER(c_int64), POINTER(c_int64), c_void_p, c_void_p, POINTER(c_void_p)]),
-    "reshard_all_to_all_start": lambda: (STATUS, [c_void_p, c_void_p, c_int, POINTER(c_int64), POINTER(c_int64), POINTER(c_void_p), POINTER(c_void_p), POINTER(c_void_p)]),
+    "reshard_exchange_start": lambda: (STATUS, [c_void_p, c_void_p, POINTER(reshard_exchange), POINTER(c_void_p)]),
     "reshard_send": lambda: (STATUS, [c_void_p, c_void_p, c_int, c_int32, c_int64, c_void_p]),
     "reshard_receive": lambda: (STATUS, [c_void_p, c_void_p, c_int, c_int32, c_int64, c_void_p]),
     "reshard_send_start": lambda: (STATUS, [c_void_p, c_void_p, c_int, c_int32, c_int64, c_void_p, POINTER(c_void_p)]),

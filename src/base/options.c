@@ -11,12 +11,13 @@ static reshard_status read_size(const char *what, const void *given, size_t *out
 {
     memcpy(out_size, given, sizeof *out_size);
     if (*out_size < sizeof *out_size)
-        return rs_fail(RESHARD_ERR_INVALID, "%s: size is %zu; it must be that of the whole struct",
+        return rs_fail(RESHARD_ERR_INVALID, "%s: size is %zu; set it to the sizeof of the struct",
                        what, *out_size);
     if (*out_size > RS_OPTIONS_BYTES_MAX)
-        return rs_fail(RESHARD_ERR_INVALID,
-                       "%s: size is %zu, which no release has; set it to that of the struct", what,
-                       *out_size);
+        return rs_fail(
+            RESHARD_ERR_INVALID,
+            "%s: size is %zu, more than any release has; set it to the sizeof of the struct", what,
+            *out_size);
     return RESHARD_OK;
 }
 

@@ -13,6 +13,19 @@ bool rs_slice_equals(rs_slice slice, const char *text)
     return rs_slice_compare(slice, rs_slice_of(text)) == 0;
 }
 
+bool rs_slice_begins(rs_slice slice, const char *text)
+{
+    size_t count = strlen(text);
+    return slice.count >= count && rs_slice_equals((rs_slice){slice.bytes, count}, text);
+}
+
+bool rs_slice_ends(rs_slice slice, const char *text)
+{
+    size_t count = strlen(text);
+    return slice.count >= count &&
+           rs_slice_equals((rs_slice){slice.bytes + slice.count - count, count}, text);
+}
+
 int rs_slice_compare(rs_slice a, rs_slice b)
 {
     size_t count = a.count < b.count ? a.count : b.count;

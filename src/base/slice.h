@@ -15,6 +15,8 @@ typedef struct rs_slice {
 /* The whole of a NUL-terminated text. */
 rs_slice rs_slice_of(const char *text);
 bool rs_slice_equals(rs_slice slice, const char *text);
+bool rs_slice_begins(rs_slice slice, const char *text);
+bool rs_slice_ends(rs_slice slice, const char *text);
 /* Orders like memcmp; a slice that is a prefix of another comes before it. */
 int rs_slice_compare(rs_slice a, rs_slice b);
 /* The same for rs_sort on arrays of rs_slice. */

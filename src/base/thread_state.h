@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * thread_state.h - the library's per-thread state, except for the text of the last error: the open
- * scope, whether gradients are recorded, the hooks on saved tensors, the current group. It is in
- * one place on purpose; the layers named below own the fields and document them.
+ * thread_state.h - the library's per-thread state, except for the last error (error.c) and the
+ * status of the last allocation (context.c): the open scope, whether gradients are recorded, the
+ * hooks on saved tensors, the current group. It is in one place on purpose; the layers named below
+ * own the fields and document them.
  */
 #ifndef RS_BASE_THREAD_STATE_H
 #define RS_BASE_THREAD_STATE_H

@@ -12,7 +12,6 @@
 #include "base/digest.h"
 #include "base/error.h"
 #include "collective/collective.h"
-#include "collective/work.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -61,7 +60,7 @@ static reshard_status prepare_matrix(exchange *e)
 {
     const rs_collective *c = &e->collective;
     if (reshard_dtype_bits(c->dtype) == 0)
-        return rs_fail(RESHARD_ERR_INVALID, "%s: %d is no dtype", c->name, (int)c->dtype);
+        return rs_fail(RESHARD_ERR_INVALID, "%s: %d is not a dtype", c->name, (int)c->dtype);
     reshard_status status = check_counts(e, e->send_counts, "send");
     if (status == RESHARD_OK)
         status = check_counts(e, e->receive_counts, "receive");
@@ -214,16 +213,11 @@ static reshard_status make_end(const exchange *e, bool receiving, bool joined,
     return make_boxes(e, receiving, joined, out_layout);
 }
 
-/* joined: one buffer for all ranks, instead of one for each. */
 static reshard_status start(exchange *e, bool joined, const void *const *sources,
                             void *const *targets, reshard_work **out_work)
 {
     reshard_layout *source_layout = NULL, *target_layout = NULL;
-    reshard_status status = rs_collective_choose(&e->collective);
-    if (status != RESHARD_OK)
-        return status;
-    e->size = reshard_group_size(e->collective.group);
-    status = gather_matrix(e);
+    reshard_status status = gather_matrix(e);
     if (status != RESHARD_OK)
         goto out; /* all ranks fail here */
     status = check_matrix(e);
@@ -243,50 +237,16 @@ out:
     return status;
 }
 
-reshard_status reshard_all_to_all_single_start(reshard_context *context, reshard_group *group,
-                                               reshard_dtype dtype, const int64_t *send_counts,
-                                               const int64_t *receive_counts, const void *source,
-                                               void *target, reshard_work **out_work)
+reshard_status rs_all_to_all_start(const rs_collective *collective, const reshard_exchange *asked,
+                                   reshard_work **out_work)
 {
-    exchange e = {.collective = {.name = "all_to_all_single",
-                                 .context = context,
-                                 .group = group,
-                                 .dtype = dtype},
-                  .send_counts = send_counts,
-                  .receive_counts = receive_counts};
-    return start(&e, true, &source, &target, out_work);
-}
-
-reshard_status reshard_all_to_all_single(reshard_context *context, reshard_group *group,
-                                         reshard_dtype dtype, const int64_t *send_counts,
-                                         const int64_t *receive_counts, const void *source,
-                                         void *target)
-{
-    reshard_work *work = NULL;
-    reshard_status status = reshard_all_to_all_single_start(context, group, dtype, send_counts,
-                                                            receive_counts, source, target, &work);
-    return rs_work_complete(status, work);
-}
-
-reshard_status reshard_all_to_all_start(reshard_context *context, reshard_group *group,
-                                        reshard_dtype dtype, const int64_t *send_counts,
-                                        const int64_t *receive_counts, const void *const *sources,
-                                        void *const *targets, reshard_work **out_work)
-{
-    exchange e = {
-        .collective = {.name = "all_to_all", .context = context, .group = group, .dtype = dtype},
-        .send_counts = send_counts,
-        .receive_counts = receive_counts};
-    return start(&e, false, sources, targets, out_work);
-}
-
-reshard_status reshard_all_to_all(reshard_context *context, reshard_group *group,
-                                  reshard_dtype dtype, const int64_t *send_counts,
-                                  const int64_t *receive_counts, const void *const *sources,
-                                  void *const *targets)
-{
-    reshard_work *work = NULL;
-    reshard_status status = reshard_all_to_all_start(context, group, dtype, send_counts,
-                                                     receive_counts, sources, targets, &work);
-    return rs_work_complete(status, work);
+    exchange e = {.collective = *collective,
+                  .size = reshard_group_size(collective->group),
+                  .send_counts = asked->send_counts,
+                  .receive_counts = asked->receive_counts};
+    /* One buffer for all ranks, or one for each. */
+    bool joined = asked->kind == RESHARD_ALL_TO_ALL_SINGLE;
+    e.collective.name = joined ? "all_to_all_single" : "all_to_all";
+    return start(&e, joined, joined ? &asked->source : asked->sources,
+                 joined ? &asked->target : asked->targets, out_work);
 }

@@ -11,6 +11,7 @@
 #include "base/context.h"
 #include "base/digest.h"
 #include "base/error.h"
+#include "base/options.h"
 #include "collective/work.h"
 #include "kernel/combine.h"
 
@@ -101,8 +102,25 @@ reshard_status rs_collective_whole_bytes(const rs_collective *c, reshard_dtype d
 /* How the values lie at one end of a collective. */
 typedef enum form { COPIES, CONTRIBUTIONS, PARTS, AT_ROOT } form;
 
+typedef struct kind {
+    const char *name;
+    form source, target;
+} kind;
+
+static const kind kinds[] = {
+    {"exchange", COPIES, COPIES}, /* of an unknown kind, which is refused */
+    [RESHARD_ALL_GATHER] = {"all_gather", PARTS, COPIES},
+    [RESHARD_REDUCE_SCATTER] = {"reduce_scatter", CONTRIBUTIONS, PARTS},
+    [RESHARD_ALL_REDUCE] = {"all_reduce", CONTRIBUTIONS, COPIES},
+    [RESHARD_BROADCAST] = {"broadcast", AT_ROOT, COPIES},
+    [RESHARD_SCATTER] = {"scatter", AT_ROOT, PARTS},
+    [RESHARD_GATHER] = {"gather", PARTS, AT_ROOT},
+    [RESHARD_REDUCE] = {"reduce", CONTRIBUTIONS, AT_ROOT},
+};
+
 typedef struct request {
     rs_collective collective;
+    reshard_exchange_kind kind;
     reshard_reduction reduction;
     int32_t root;
     int64_t count;
@@ -124,9 +142,10 @@ static reshard_status check_reduction(const request *r)
 {
     const rs_collective *c = &r->collective;
     if ((int)r->reduction < 0 || r->reduction >= RESHARD_REDUCTION_COUNT)
-        return rs_fail(RESHARD_ERR_INVALID, "%s: %d is no reduction", c->name, (int)r->reduction);
+        return rs_fail(RESHARD_ERR_INVALID, "%s: %d is not a reduction", c->name,
+                       (int)r->reduction);
     if (!rs_combine_supports(r->reduction, c->dtype))
-        return rs_fail(RESHARD_ERR_UNSUPPORTED, "%s: there is no %s of %s", c->name,
+        return rs_fail(RESHARD_ERR_UNSUPPORTED, "%s: %s is not defined for %s", c->name,
                        reshard_reduction_name(r->reduction), reshard_dtype_name(c->dtype));
     return RESHARD_OK;
 }
@@ -135,11 +154,13 @@ static reshard_status check_request(const request *r)
 {
     const rs_collective *c = &r->collective;
     int32_t size = reshard_group_size(c->group);
+    if (c->name == kinds[0].name)
+        return rs_fail(RESHARD_ERR_INVALID, "%s: unknown kind %d", c->name, (int)r->kind);
     if (reshard_dtype_bits(c->dtype) == 0)
-        return rs_fail(RESHARD_ERR_INVALID, "%s: %d is no dtype", c->name, (int)c->dtype);
+        return rs_fail(RESHARD_ERR_INVALID, "%s: %d is not a dtype", c->name, (int)c->dtype);
     if (has_root(r) && (r->root < 0 || r->root >= size))
-        return rs_fail(RESHARD_ERR_RANGE, "%s: there is no rank %d in a group of %d", c->name,
-                       r->root, size);
+        return rs_fail(RESHARD_ERR_RANGE, "%s: rank %d is not in the group of %d", c->name, r->root,
+                       size);
     if (r->count < 0 && r->counts == NULL)
         return rs_fail(RESHARD_ERR_RANGE, "%s: the count is %" PRId64, c->name, r->count);
     return r->source == CONTRIBUTIONS ? check_reduction(r) : RESHARD_OK;
@@ -223,62 +244,80 @@ static reshard_status prepare(request *r, int64_t **scratch, size_t scratch_byte
     return status == RESHARD_OK ? make_end(r, r->target, total, out_target) : status;
 }
 
-static reshard_status start(request *r, const void *source, void *target, reshard_work **out_work)
+static reshard_status start(const rs_collective *collective, const reshard_exchange *e,
+                            reshard_work **out_work)
 {
+    bool is_known = (int)e->kind > 0 && (size_t)e->kind < sizeof kinds / sizeof *kinds;
+    const kind *of = &kinds[is_known ? e->kind : 0];
+    request r = {.collective = *collective,
+                 .kind = e->kind,
+                 .reduction = e->reduction,
+                 .root = e->root,
+                 .count = e->count,
+                 .source = of->source,
+                 .target = of->target};
+    r.collective.name = of->name;
+    r.counts = has_parts(&r) ? e->counts : NULL;
     reshard_layout *source_layout = NULL, *target_layout = NULL;
     int64_t *scratch = NULL;
-    reshard_status chosen = rs_collective_choose(&r->collective);
-    if (chosen != RESHARD_OK)
-        return chosen;
-    size_t scratch_bytes = (size_t)reshard_group_size(r->collective.group) * sizeof *scratch;
-    reshard_status status = prepare(r, &scratch, scratch_bytes, &source_layout, &target_layout);
-    status = rs_collective_start(&r->collective, status, source_layout, target_layout, &source,
-                                 &target, out_work);
+    size_t scratch_bytes = (size_t)reshard_group_size(collective->group) * sizeof *scratch;
+    reshard_status status = prepare(&r, &scratch, scratch_bytes, &source_layout, &target_layout);
+    status = rs_collective_start(&r.collective, status, source_layout, target_layout, &e->source,
+                                 &e->target, out_work);
     reshard_layout_release(target_layout);
     reshard_layout_release(source_layout);
-    rs_release(r->collective.context, scratch, scratch_bytes);
+    rs_release(collective->context, scratch, scratch_bytes);
     return status;
 }
 
-reshard_status reshard_all_gather_start(reshard_context *context, reshard_group *group,
-                                        reshard_dtype dtype, int64_t count, const int64_t *counts,
-                                        const void *source, void *target, reshard_work **out_work)
+reshard_status reshard_exchange_start(reshard_context *context, reshard_group *group,
+                                      const reshard_exchange *exchange, reshard_work **out_work)
 {
-    request r = {
-        .collective = {.name = "all_gather", .context = context, .group = group, .dtype = dtype},
-        .count = count,
-        .counts = counts,
-        .source = PARTS,
-        .target = COPIES};
-    return start(&r, source, target, out_work);
+    reshard_exchange e;
+    rs_collective c = {.name = "exchange", .context = context, .group = group};
+    reshard_status status = rs_collective_choose(&c);
+    if (status != RESHARD_OK)
+        return status;
+    status = rs_options_read(c.name, exchange, &e, sizeof e);
+    if (status != RESHARD_OK)
+        return rs_collective_agree(&c, status);
+    c.dtype = e.dtype;
+    if (e.kind == RESHARD_ALL_TO_ALL || e.kind == RESHARD_ALL_TO_ALL_SINGLE)
+        return rs_all_to_all_start(&c, &e, out_work);
+    return start(&c, &e, out_work);
+}
+
+/* ---- blocking calls -------------------------------------------------------------------------- */
+
+static reshard_status complete(reshard_context *context, reshard_group *group,
+                               const reshard_exchange *exchange)
+{
+    reshard_work *work = NULL;
+    reshard_status status = reshard_exchange_start(context, group, exchange, &work);
+    return rs_work_complete(status, work);
+}
+
+static reshard_status run(reshard_context *context, reshard_group *group, reshard_dtype dtype,
+                          reshard_exchange_kind what, reshard_reduction reduction, int32_t root,
+                          int64_t count, const int64_t *counts, const void *source, void *target)
+{
+    const reshard_exchange exchange = {.size = sizeof exchange,
+                                       .kind = what,
+                                       .dtype = dtype,
+                                       .reduction = reduction,
+                                       .root = root,
+                                       .count = count,
+                                       .counts = counts,
+                                       .source = source,
+                                       .target = target};
+    return complete(context, group, &exchange);
 }
 
 reshard_status reshard_all_gather(reshard_context *context, reshard_group *group,
                                   reshard_dtype dtype, int64_t count, const int64_t *counts,
                                   const void *source, void *target)
 {
-    reshard_work *work = NULL;
-    reshard_status status =
-        reshard_all_gather_start(context, group, dtype, count, counts, source, target, &work);
-    return rs_work_complete(status, work);
-}
-
-reshard_status reshard_reduce_scatter_start(reshard_context *context, reshard_group *group,
-                                            reshard_dtype dtype, reshard_reduction reduction,
-                                            int64_t count, const int64_t *counts,
-                                            const void *source, void *target,
-                                            reshard_work **out_work)
-{
-    request r = {.collective = {.name = "reduce_scatter",
-                                .context = context,
-                                .group = group,
-                                .dtype = dtype},
-                 .reduction = reduction,
-                 .count = count,
-                 .counts = counts,
-                 .source = CONTRIBUTIONS,
-                 .target = PARTS};
-    return start(&r, source, target, out_work);
+    return run(context, group, dtype, RESHARD_ALL_GATHER, 0, 0, count, counts, source, target);
 }
 
 reshard_status reshard_reduce_scatter(reshard_context *context, reshard_group *group,
@@ -286,130 +325,72 @@ reshard_status reshard_reduce_scatter(reshard_context *context, reshard_group *g
                                       int64_t count, const int64_t *counts, const void *source,
                                       void *target)
 {
-    reshard_work *work = NULL;
-    reshard_status status = reshard_reduce_scatter_start(context, group, dtype, reduction, count,
-                                                         counts, source, target, &work);
-    return rs_work_complete(status, work);
-}
-
-reshard_status reshard_all_reduce_start(reshard_context *context, reshard_group *group,
-                                        reshard_dtype dtype, reshard_reduction reduction,
-                                        int64_t count, const void *source, void *target,
-                                        reshard_work **out_work)
-{
-    request r = {
-        .collective = {.name = "all_reduce", .context = context, .group = group, .dtype = dtype},
-        .reduction = reduction,
-        .count = count,
-        .source = CONTRIBUTIONS,
-        .target = COPIES};
-    return start(&r, source, target, out_work);
+    return run(context, group, dtype, RESHARD_REDUCE_SCATTER, reduction, 0, count, counts, source,
+               target);
 }
 
 reshard_status reshard_all_reduce(reshard_context *context, reshard_group *group,
                                   reshard_dtype dtype, reshard_reduction reduction, int64_t count,
                                   const void *source, void *target)
 {
-    reshard_work *work = NULL;
-    reshard_status status =
-        reshard_all_reduce_start(context, group, dtype, reduction, count, source, target, &work);
-    return rs_work_complete(status, work);
-}
-
-reshard_status reshard_broadcast_start(reshard_context *context, reshard_group *group,
-                                       reshard_dtype dtype, int32_t root, int64_t count,
-                                       const void *source, void *target, reshard_work **out_work)
-{
-    request r = {
-        .collective = {.name = "broadcast", .context = context, .group = group, .dtype = dtype},
-        .root = root,
-        .count = count,
-        .source = AT_ROOT,
-        .target = COPIES};
-    return start(&r, source, target, out_work);
+    return run(context, group, dtype, RESHARD_ALL_REDUCE, reduction, 0, count, NULL, source,
+               target);
 }
 
 reshard_status reshard_broadcast(reshard_context *context, reshard_group *group,
                                  reshard_dtype dtype, int32_t root, int64_t count,
                                  const void *source, void *target)
 {
-    reshard_work *work = NULL;
-    reshard_status status =
-        reshard_broadcast_start(context, group, dtype, root, count, source, target, &work);
-    return rs_work_complete(status, work);
-}
-
-reshard_status reshard_scatter_start(reshard_context *context, reshard_group *group,
-                                     reshard_dtype dtype, int32_t root, int64_t count,
-                                     const int64_t *counts, const void *source, void *target,
-                                     reshard_work **out_work)
-{
-    request r = {
-        .collective = {.name = "scatter", .context = context, .group = group, .dtype = dtype},
-        .root = root,
-        .count = count,
-        .counts = counts,
-        .source = AT_ROOT,
-        .target = PARTS};
-    return start(&r, source, target, out_work);
+    return run(context, group, dtype, RESHARD_BROADCAST, 0, root, count, NULL, source, target);
 }
 
 reshard_status reshard_scatter(reshard_context *context, reshard_group *group, reshard_dtype dtype,
                                int32_t root, int64_t count, const int64_t *counts,
                                const void *source, void *target)
 {
-    reshard_work *work = NULL;
-    reshard_status status =
-        reshard_scatter_start(context, group, dtype, root, count, counts, source, target, &work);
-    return rs_work_complete(status, work);
-}
-
-reshard_status reshard_gather_start(reshard_context *context, reshard_group *group,
-                                    reshard_dtype dtype, int32_t root, int64_t count,
-                                    const int64_t *counts, const void *source, void *target,
-                                    reshard_work **out_work)
-{
-    request r = {
-        .collective = {.name = "gather", .context = context, .group = group, .dtype = dtype},
-        .root = root,
-        .count = count,
-        .counts = counts,
-        .source = PARTS,
-        .target = AT_ROOT};
-    return start(&r, source, target, out_work);
+    return run(context, group, dtype, RESHARD_SCATTER, 0, root, count, counts, source, target);
 }
 
 reshard_status reshard_gather(reshard_context *context, reshard_group *group, reshard_dtype dtype,
                               int32_t root, int64_t count, const int64_t *counts,
                               const void *source, void *target)
 {
-    reshard_work *work = NULL;
-    reshard_status status =
-        reshard_gather_start(context, group, dtype, root, count, counts, source, target, &work);
-    return rs_work_complete(status, work);
-}
-
-reshard_status reshard_reduce_start(reshard_context *context, reshard_group *group,
-                                    reshard_dtype dtype, reshard_reduction reduction, int32_t root,
-                                    int64_t count, const void *source, void *target,
-                                    reshard_work **out_work)
-{
-    request r = {
-        .collective = {.name = "reduce", .context = context, .group = group, .dtype = dtype},
-        .reduction = reduction,
-        .root = root,
-        .count = count,
-        .source = CONTRIBUTIONS,
-        .target = AT_ROOT};
-    return start(&r, source, target, out_work);
+    return run(context, group, dtype, RESHARD_GATHER, 0, root, count, counts, source, target);
 }
 
 reshard_status reshard_reduce(reshard_context *context, reshard_group *group, reshard_dtype dtype,
                               reshard_reduction reduction, int32_t root, int64_t count,
                               const void *source, void *target)
 {
-    reshard_work *work = NULL;
-    reshard_status status =
-        reshard_reduce_start(context, group, dtype, reduction, root, count, source, target, &work);
-    return rs_work_complete(status, work);
+    return run(context, group, dtype, RESHARD_REDUCE, reduction, root, count, NULL, source, target);
+}
+
+reshard_status reshard_all_to_all_single(reshard_context *context, reshard_group *group,
+                                         reshard_dtype dtype, const int64_t *send_counts,
+                                         const int64_t *receive_counts, const void *source,
+                                         void *target)
+{
+    const reshard_exchange exchange = {.size = sizeof exchange,
+                                       .kind = RESHARD_ALL_TO_ALL_SINGLE,
+                                       .dtype = dtype,
+                                       .send_counts = send_counts,
+                                       .receive_counts = receive_counts,
+                                       .source = source,
+                                       .target = target};
+    return complete(context, group, &exchange);
+}
+
+reshard_status reshard_all_to_all(reshard_context *context, reshard_group *group,
+                                  reshard_dtype dtype, const int64_t *send_counts,
+                                  const int64_t *receive_counts, const void *const *sources,
+                                  void *const *targets)
+{
+    const reshard_exchange exchange = {.size = sizeof exchange,
+                                       .kind = RESHARD_ALL_TO_ALL,
+                                       .dtype = dtype,
+                                       .send_counts = send_counts,
+                                       .receive_counts = receive_counts,
+                                       .sources = sources,
+                                       .targets = targets};
+    return complete(context, group, &exchange);
 }

@@ -61,6 +61,10 @@ reshard_status rs_collective_start(const rs_collective *collective, reshard_stat
                                    const void *const *sources, void *const *targets,
                                    reshard_work **out_work);
 
+/* Collective. Starts an all_to_all or all_to_all_single. */
+reshard_status rs_all_to_all_start(const rs_collective *collective, const reshard_exchange *asked,
+                                   reshard_work **out_work);
+
 /* Collective. Returns RESHARD_OK if all ranks ask for the same and none has failed
  * (collective_agree.c). */
 reshard_status rs_collective_agree(const rs_collective *collective, reshard_status status);

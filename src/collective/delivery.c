@@ -126,10 +126,10 @@ static reshard_status check(const rs_collective *c, int32_t peer, int64_t count,
     int64_t elements, bytes;
     int32_t bits = reshard_dtype_bits(c->dtype);
     if (peer < 0 || peer >= reshard_group_size(c->group))
-        return rs_fail(RESHARD_ERR_RANGE, "%s: there is no rank %d in a group of %d", c->name, peer,
+        return rs_fail(RESHARD_ERR_RANGE, "%s: rank %d is not in the group of %d", c->name, peer,
                        reshard_group_size(c->group));
     if (bits == 0)
-        return rs_fail(RESHARD_ERR_INVALID, "%s: %d is no dtype", c->name, (int)c->dtype);
+        return rs_fail(RESHARD_ERR_INVALID, "%s: %d is not a dtype", c->name, (int)c->dtype);
     if (count < 0)
         return rs_fail(RESHARD_ERR_RANGE, "%s: the count is %" PRId64, c->name, count);
     reshard_status status = rs_collective_whole_bytes(c, c->dtype, count, &elements);

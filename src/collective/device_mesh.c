@@ -289,7 +289,7 @@ static reshard_status find_axis(const reshard_device_mesh *device_mesh, const ch
     int32_t axis =
         name != NULL && name[0] != '\0' ? reshard_mesh_find_axis(device_mesh->mesh, name) : -1;
     if (axis < 0)
-        return rs_fail(RESHARD_ERR_NOT_FOUND, "device mesh: there is no axis \"%.50s\"",
+        return rs_fail(RESHARD_ERR_NOT_FOUND, "device mesh: axis \"%.50s\" does not exist",
                        name != NULL ? name : "");
     *out_axis = axis;
     return RESHARD_OK;

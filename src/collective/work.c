@@ -7,6 +7,7 @@
 
 #include "base/context.h"
 #include "base/error.h"
+#include "base/shorten.h"
 #include "transport/group.h"
 
 #include <string.h>
@@ -50,7 +51,7 @@ void reshard_work_destroy(reshard_work *work)
 static reshard_status note_failure(reshard_work *work, reshard_status status)
 {
     work->failed = true;
-    (void)strncpy(work->why, reshard_error_text(), sizeof work->why - 1);
+    rs_shorten(reshard_error_text(), work->why, sizeof work->why);
     return status;
 }
 

@@ -22,8 +22,7 @@ static reshard_status read_options(const reshard_draw_options *given, reshard_dr
         return rs_fail(RESHARD_ERR_RANGE, "a picture of %d columns; %d to %d can be drawn",
                        (int)options->columns, RESHARD_DRAW_COLUMNS_MIN, (int)COLUMNS_MAX);
     if (options->form != RESHARD_DRAW_TEXT && options->form != RESHARD_DRAW_SVG)
-        return rs_fail(RESHARD_ERR_INVALID, "draw options: there is no form %d",
-                       (int)options->form);
+        return rs_fail(RESHARD_ERR_INVALID, "draw options: unknown form %d", (int)options->form);
     if (options->slice_count < 0 || (options->slice_count > 0 && options->slices == NULL))
         return rs_fail(RESHARD_ERR_INVALID, "draw options: no list of %d slices",
                        (int)options->slice_count);

@@ -5,10 +5,10 @@
  * makes progress whenever its rank waits for anything.
  */
 #include "base/error.h"
+#include "base/shorten.h"
 #include "exec/exec.h"
 
 #include <assert.h>
-#include <stdio.h>
 
 /* ---- states ---------------------------------------------------------------------------------- */
 
@@ -27,7 +27,7 @@ static reshard_status give_up(reshard_exec *exec, reshard_status status)
 {
     assert(status != RESHARD_OK);
     set_state(exec, RS_EXEC_FAILED);
-    (void)snprintf(exec->why, sizeof exec->why, "%s", reshard_error_text());
+    rs_shorten(reshard_error_text(), exec->why, sizeof exec->why);
     reshard_group_break(exec->group, reshard_error_text());
     rs_group_quiesce(exec->group);
     return status;
@@ -181,7 +181,7 @@ static reshard_status progress_verifying(reshard_exec *exec, bool *out_over)
 {
     reshard_status status = rs_verify_progress(exec->verify, out_over);
     if (status == RESHARD_ERR_CHECK) {
-        (void)snprintf(exec->why, sizeof exec->why, "%s", reshard_error_text());
+        rs_shorten(reshard_error_text(), exec->why, sizeof exec->why);
         set_state(exec, RS_EXEC_WRONG);
         return RESHARD_OK;
     }

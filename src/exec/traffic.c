@@ -17,6 +17,7 @@
 #include "base/checked.h"
 #include "base/dtype.h"
 #include "base/error.h"
+#include "base/search.h"
 #include "base/shape.h"
 #include "exec/exec.h"
 #include "exec/segment.h"
@@ -28,15 +29,9 @@
 int64_t rs_stream_find(const reshard_stream *stream, uint64_t byte)
 {
     assert(stream->count > 0 && byte < stream->offsets[stream->count]);
-    int64_t low = 0, high = stream->count;
-    while (high - low > 1) {
-        int64_t middle = low + (high - low) / 2;
-        if (stream->offsets[middle] <= byte)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
+    int64_t next;
+    RS_FIND_FIRST(next, stream->count, stream->offsets[next] > byte);
+    return next - 1;
 }
 
 static reshard_dtype narrower(const reshard_stage_link *link)

@@ -16,6 +16,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/search.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -38,6 +39,8 @@ static int64_t multiply_up_to(int64_t n, int64_t count, int64_t length)
 /* The piece that a coordinate holds if neighbouring coordinates share `pieces` pieces. */
 static int64_t piece_of(const rs_cut *cut, int64_t pieces, int32_t coordinate)
 {
+    assert(coordinate >= 0 && coordinate < cut->coordinate_count);
+    assert(pieces >= 1 && pieces <= cut->coordinate_count);
     return rs_multiply_divide(coordinate, pieces, cut->coordinate_count);
 }
 
@@ -52,6 +55,7 @@ static int32_t first_holder(const rs_cut *cut, int64_t pieces, int64_t piece)
  * no different. */
 static int64_t chunk_length(int64_t n, int64_t unit, int64_t pieces)
 {
+    assert(n >= 0 && unit >= 1 && pieces >= 1);
     return rs_max(1, multiply_up_to(n, rs_divide_up(rs_divide_up(n, unit), pieces), unit));
 }
 
@@ -101,6 +105,7 @@ static int64_t part_count(const rs_cut *cut, int64_t n)
 
 static part part_at(const rs_cut *cut, int64_t n, int64_t index)
 {
+    assert(index >= 0 && index < part_count(cut, n));
     part result = {.pieces = cut->piece_count};
     if (cut->rule == RESHARD_PACKED) {
         result.start = cut->starts[index];
@@ -119,15 +124,10 @@ static part part_at(const rs_cut *cut, int64_t n, int64_t index)
  * several equal starts this is the part that is not empty, so it holds the position. */
 static int64_t search_starts(const int64_t *starts, int64_t count, int64_t position)
 {
-    int64_t low = 0, high = count;
-    while (high - low > 1) {
-        int64_t middle = low + (high - low) / 2;
-        if (starts[middle] <= position)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
+    int64_t next;
+    RS_FIND_FIRST(next, count, starts[next] > position);
+    assert(next > 0);
+    return next - 1;
 }
 
 static int64_t part_around(const rs_cut *cut, int64_t n, int64_t position)
@@ -284,6 +284,7 @@ static int64_t cyclic_length(const rs_cut *cut, int64_t n, int64_t piece)
 
 int64_t rs_cut_length(const rs_cut *cut, int64_t n, int32_t coordinate)
 {
+    assert(n >= 0);
     int64_t piece = piece_of(cut, cut->piece_count, coordinate);
     switch (cut->rule) {
     case RESHARD_CHUNK:
@@ -370,6 +371,9 @@ static void set_holders(rs_span *span, int32_t level, const rs_cut *cut, const i
     int32_t first = first_holder(cut, found->piece_count, found->piece);
     span->first[level] = first;
     span->count[level] = first_holder(cut, found->piece_count, found->piece + 1) - first;
+    assert(found->piece >= 0 && found->piece < found->piece_count);
+    assert(first >= 0 && span->count[level] >= 1);
+    assert(first + span->count[level] <= cut->coordinate_count);
 }
 
 void rs_chain_find(const rs_chain *chain, int64_t n, int64_t position, rs_span *out_span)
@@ -377,17 +381,21 @@ void rs_chain_find(const rs_chain *chain, int64_t n, int64_t position, rs_span *
     /* The span found so far: the `length` elements from `start` of the whole line are [low, low +
      * length) of the line that the current level cuts. */
     int64_t start = 0, length = n, low = 0;
+    assert(position >= 0 && position < n && chain->count <= RESHARD_AXES_MAX);
     for (int32_t i = 0; i < chain->count; i++) {
         const rs_cut *cut = &chain->cuts[i];
         interval found = find_interval(cut, n, low + (position - start));
         int64_t from = rs_max(found.start, low);
         int64_t to = rs_min(found.start + found.length, low + length);
+        assert(from <= low + (position - start) && low + (position - start) < to);
         set_holders(out_span, i, cut, &found);
         start += from - low;
         length = to - from;
         low = found.local + (from - found.start);
         n = rs_cut_length(cut, n, out_span->first[i]);
     }
+    assert(start <= position && position < start + length);
+    assert(low >= 0 && low + length <= n); /* n is the first holder's own line now */
     out_span->start = start;
     out_span->length = length;
     out_span->local = low;
@@ -425,34 +433,37 @@ int64_t rs_chain_local(const rs_chain *chain, int64_t n, const int32_t *coordina
         const rs_cut *cut = &chain->cuts[i];
         position = local_in_cut(cut, n, coordinates[i], position);
         n = rs_cut_length(cut, n, coordinates[i]);
+        assert(position >= 0 && position < n);
     }
     return position;
 }
 
-void rs_walk_init(rs_walk *walk, const rs_chain *chain, int64_t n, const int32_t *coordinates)
+void rs_line_cursor_init(rs_line_cursor *cursor, const rs_chain *chain, int64_t n,
+                         const int32_t *coordinates)
 {
-    *walk = (rs_walk){.chain = chain, .n = n, .coordinates = coordinates};
-    walk->length = rs_chain_length(chain, n, coordinates);
+    *cursor = (rs_line_cursor){.chain = chain, .n = n, .coordinates = coordinates};
+    cursor->length = rs_chain_length(chain, n, coordinates);
 }
 
 /* The span around place `local` of the own line at these coordinates. Goes up the chain from the
  * last cut. */
-static void place_span(const rs_walk *walk, int64_t local, rs_span *out_span)
+static void place_span(const rs_line_cursor *cursor, int64_t local, rs_span *out_span)
 {
-    const rs_chain *chain = walk->chain;
+    const rs_chain *chain = cursor->chain;
     int64_t lengths[RESHARD_AXES_MAX + 1];
-    lengths[0] = walk->n;
+    lengths[0] = cursor->n;
     for (int32_t i = 0; i < chain->count; i++)
-        lengths[i + 1] = rs_cut_length(&chain->cuts[i], lengths[i], walk->coordinates[i]);
+        lengths[i + 1] = rs_cut_length(&chain->cuts[i], lengths[i], cursor->coordinates[i]);
     /* [from, to) is the span so far, in the line that level i makes; `at` is our place in that
      * line. */
     int64_t from = 0, to = lengths[chain->count], at = local;
     for (int32_t i = chain->count - 1; i >= 0; i--) {
         const rs_cut *cut = &chain->cuts[i];
-        interval found = place_interval(cut, lengths[i], walk->coordinates[i], at);
+        interval found = place_interval(cut, lengths[i], cursor->coordinates[i], at);
         set_holders(out_span, i, cut, &found);
         int64_t low = rs_max(from, found.local);
         int64_t high = rs_min(to, found.local + found.length);
+        assert(low <= at && at < high);
         from = found.start + (low - found.local);
         to = found.start + (high - found.local);
         at = found.start + (at - found.local);
@@ -462,11 +473,17 @@ static void place_span(const rs_walk *walk, int64_t local, rs_span *out_span)
     out_span->length = to - from;
 }
 
-bool rs_walk_next(rs_walk *walk, rs_span *out_span)
+bool rs_line_cursor_next(rs_line_cursor *cursor, rs_span *out_span)
 {
-    if (walk->local >= walk->length)
+    if (cursor->local >= cursor->length)
         return false;
-    place_span(walk, walk->local, out_span);
-    walk->local = out_span->local + out_span->length;
+    place_span(cursor, cursor->local, out_span);
+    /* Invariants 1 and 2: find gives the same place back, and spans move on. */
+    assert(rs_chain_local(cursor->chain, cursor->n, cursor->coordinates, out_span->start) ==
+           out_span->local);
+    assert(out_span->local <= cursor->local && out_span->length >= 1);
+    assert(out_span->local + out_span->length > cursor->local);
+    cursor->local = out_span->local + out_span->length;
+    assert(cursor->local <= cursor->length);
     return true;
 }

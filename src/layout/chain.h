@@ -68,24 +68,25 @@ int64_t rs_chain_local(const rs_chain *chain, int64_t n, const int32_t *coordina
                        int64_t position);
 
 /*
- * Walks the spans that the given coordinates hold, in order. Start with rs_walk_init (and set
- * `local` to begin further on), then call rs_walk_next until it returns false. The spans are those
- * of rs_chain_find.
+ * Goes along the spans that the given coordinates hold, in order. Start with rs_line_cursor_init
+ * (and set `local` to begin further on), then call rs_line_cursor_next until it returns false. The
+ * spans are those of rs_chain_find.
  */
-typedef struct rs_walk {
+typedef struct rs_line_cursor {
     const rs_chain *chain;
     int64_t n;
     const int32_t *coordinates;
     int64_t local;  /* the next place in the own line */
     int64_t length; /* of the own line */
-} rs_walk;
+} rs_line_cursor;
 
 /* Estimates, computed without enumerating spans (estimate.c): how many spans these coordinates
  * hold, and into how many the chain cuts `runs` stretches that have `length` elements in all. */
 int64_t rs_chain_held_estimate(const rs_chain *chain, int64_t n, const int32_t *by_level);
 int64_t rs_chain_met_estimate(const rs_chain *chain, int64_t n, int64_t length, int64_t runs);
 
-void rs_walk_init(rs_walk *walk, const rs_chain *chain, int64_t n, const int32_t *coordinates);
-bool rs_walk_next(rs_walk *walk, rs_span *out_span);
+void rs_line_cursor_init(rs_line_cursor *cursor, const rs_chain *chain, int64_t n,
+                         const int32_t *coordinates);
+bool rs_line_cursor_next(rs_line_cursor *cursor, rs_span *out_span);
 
 #endif

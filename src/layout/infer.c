@@ -484,7 +484,7 @@ reshard_status reshard_spec_infer(reshard_context *context, int32_t ndim, const 
     reshard_layout *wanted = NULL;
     reshard_status status = rs_shape_check(ndim, shape);
     if (status == RESHARD_OK && count < 1)
-        status = rs_fail(RESHARD_ERR_INVALID, "there are no shards");
+        status = rs_fail(RESHARD_ERR_INVALID, "no shards are given");
     if (status == RESHARD_OK && ndim == 0 && count > 1 && count <= INT32_MAX)
         return infer_scalar(context, count, shards, out_spec);
     if (status == RESHARD_OK)

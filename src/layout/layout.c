@@ -69,7 +69,7 @@ static reshard_status init_boxes(reshard_layout *layout)
         rs_text_add_shape(&text, spec->ndim, spec->shape);
         rs_text_init(&text, wanted, sizeof wanted);
         rs_text_add_shape(&text, layout->ndim, layout->shape);
-        return rs_fail(RESHARD_ERR_INVALID, "the boxes are those of a tensor of %s, not of %s",
+        return rs_fail(RESHARD_ERR_INVALID, "the boxes describe a tensor of %s, not one of %s",
                        given, wanted);
     }
     reshard_shard *shards = rs_arena_copy(&layout->arena, spec->shards, (size_t)spec->shard_count,

@@ -6,6 +6,7 @@
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/error.h"
+#include "base/search.h"
 #include "base/sort.h"
 #include "layout/layout.h"
 #include "layout/tiling.h"
@@ -54,15 +55,9 @@ static reshard_status order_shards(reshard_layout *layout, int64_t count, reshar
 
 int64_t rs_listed_first_shard(const reshard_layout *layout, int32_t rank)
 {
-    int64_t low = 0, high = layout->shard_count;
-    while (low < high) {
-        int64_t middle = low + (high - low) / 2;
-        if (layout->shards[middle].rank < rank)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    int64_t at;
+    RS_FIND_FIRST(at, layout->shard_count, layout->shards[at].rank >= rank);
+    return at;
 }
 
 /* Makes each piece of a tiling a cell. */
@@ -138,7 +133,7 @@ reshard_status rs_listed_init(reshard_layout *layout, int64_t shard_count, resha
     layout->contributor_count = 1;
     layout->divisor = 1;
     if (shard_count < 1)
-        return rs_fail(RESHARD_ERR_INVALID, "there are no shards");
+        return rs_fail(RESHARD_ERR_INVALID, "no shards are given");
     reshard_status status = order_shards(layout, shard_count, shards);
     if (status == RESHARD_OK)
         status = cover ? rs_cells_build(layout) : tile(layout);

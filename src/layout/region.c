@@ -9,10 +9,12 @@
  */
 #include "base/checked.h"
 #include "base/context.h"
+#include "base/search.h"
 #include "base/shape.h"
 #include "layout/flat.h"
 #include "layout/layout.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* ---- regular layouts ------------------------------------------------------------------------- */
@@ -31,10 +33,12 @@ static void regular_holder(const rs_region *region, int32_t contributor, int64_t
     for (int32_t a = layout->axis_count - 1; a >= 0; a--) {
         const rs_axis *axis = &layout->axes[a];
         int64_t *number = &digits[axis->role == RS_AXIS_PARTIAL];
+        assert(region->count[a] >= 1);
         int32_t index = region->first[a] + (int32_t)(*number % region->count[a]);
         *number /= region->count[a];
         position += coordinate_at(axis, index) * axis->stride;
     }
+    assert(digits[0] == 0 && digits[1] == 0); /* both numbers were in range */
     *out_holder = (rs_holder){.rank = reshard_mesh_rank_at(layout->mesh, position),
                               .contributor = contributor,
                               .copy = copy};
@@ -68,6 +72,7 @@ static void regular_place(const rs_region *region, const rs_holder *holder, cons
 {
     const reshard_layout *layout = region->layout;
     int32_t position = reshard_mesh_position_of(layout->mesh, holder->rank);
+    assert(position >= 0);
     int32_t coordinates[RESHARD_AXES_MAX], by_level[RESHARD_AXES_MAX];
     for (int32_t a = 0; a < layout->axis_count; a++)
         coordinates[a] = position / layout->axes[a].stride % layout->axes[a].size;
@@ -145,6 +150,8 @@ static void regular_whole(const rs_region *region, int64_t *out_start, int64_t *
 static const rs_cell_holder *cell_holder(const rs_region *region, int64_t copy)
 {
     const reshard_layout *layout = region->layout;
+    assert(region->cell >= 0 && region->cell < layout->cell_count);
+    assert(copy >= 0 && copy < layout->cells[region->cell].holder_count);
     return &layout->cell_holders[layout->cells[region->cell].first_holder + copy];
 }
 
@@ -158,17 +165,11 @@ static void listed_holder(const rs_region *region, int64_t copy, rs_holder *out_
 static bool listed_find(const rs_region *region, int32_t rank, rs_holder *out_holder)
 {
     const reshard_layout *layout = region->layout;
-    int64_t low = 0, high = layout->cells[region->cell].holder_count;
-    while (low < high) {
-        int64_t middle = low + (high - low) / 2;
-        if (layout->shards[cell_holder(region, middle)->shard].rank < rank)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    if (low == layout->cells[region->cell].holder_count)
+    int64_t at, count = layout->cells[region->cell].holder_count;
+    RS_FIND_FIRST(at, count, layout->shards[cell_holder(region, at)->shard].rank >= rank);
+    if (at == count)
         return false;
-    listed_holder(region, low, out_holder);
+    listed_holder(region, at, out_holder);
     return out_holder->rank == rank;
 }
 
@@ -180,6 +181,8 @@ static void listed_place(const rs_region *region, const rs_holder *holder, const
     const reshard_piece *piece = &layout->shards[found->shard].pieces[found->piece];
     out_place->at = piece->at;
     for (int32_t d = 0; d < layout->ndim; d++) {
+        assert(start[d] >= piece->box.offset[d] &&
+               start[d] < piece->box.offset[d] + piece->box.size[d]);
         out_place->strides[d] = piece->strides[d];
         out_place->at += (start[d] - piece->box.offset[d]) * piece->strides[d];
     }
@@ -201,6 +204,7 @@ static reshard_status visit_cell(void *user, int64_t cell)
         int64_t end = rs_min(c->start[d] + c->size[d], v->start[d] + v->size[d]);
         region.start[d] = rs_max(c->start[d], v->start[d]);
         region.size[d] = end - region.start[d];
+        assert(region.size[d] > 0); /* the index gives only cells that meet the box */
     }
     return v->fn(v->user, &region);
 }
@@ -294,6 +298,8 @@ int64_t rs_region_copy_count(const rs_region *region)
 void rs_region_holder(const rs_region *region, int32_t contributor, int64_t copy,
                       rs_holder *out_holder)
 {
+    assert(contributor >= 0 && contributor < region->layout->contributor_count);
+    assert(copy >= 0 && copy < rs_region_copy_count(region));
     if (region->layout->listed)
         listed_holder(region, copy, out_holder);
     else

@@ -412,14 +412,14 @@ static reshard_status visit_held_dim(held_visit *v, int32_t dim)
         return v->fn(v->user, &v->region, &holder);
     }
     const rs_chain *chain = &layout->dims[dim];
-    rs_walk walk;
-    rs_walk_init(&walk, chain, layout->shape[dim], v->by_level[dim]);
-    walk.local = v->low[dim];
+    rs_line_cursor cursor;
+    rs_line_cursor_init(&cursor, chain, layout->shape[dim], v->by_level[dim]);
+    cursor.local = v->low[dim];
     rs_span span;
     reshard_status status = RESHARD_OK;
-    while (status == RESHARD_OK && walk.local < v->high[dim]) {
-        int64_t from = walk.local;
-        if (!rs_walk_next(&walk, &span))
+    while (status == RESHARD_OK && cursor.local < v->high[dim]) {
+        int64_t from = cursor.local;
+        if (!rs_line_cursor_next(&cursor, &span))
             break;
         int64_t to = rs_min(span.local + span.length, v->high[dim]);
         v->region.start[dim] = span.start + (from - span.local);
@@ -437,11 +437,11 @@ static reshard_status visit_held_flat(held_visit *v, const int32_t *coordinates)
     rs_chain_coordinates(&layout->flat, coordinates, by_level);
     rs_flat_block block = {.ndim = layout->ndim};
     memcpy(block.shape, v->high, sizeof block.shape);
-    rs_walk walk;
-    rs_walk_init(&walk, &layout->flat, rs_volume(layout->ndim, block.shape), by_level);
+    rs_line_cursor cursor;
+    rs_line_cursor_init(&cursor, &layout->flat, rs_volume(layout->ndim, block.shape), by_level);
     rs_span span;
     reshard_status status = RESHARD_OK;
-    while (status == RESHARD_OK && rs_walk_next(&walk, &span)) {
+    while (status == RESHARD_OK && rs_line_cursor_next(&cursor, &span)) {
         set_holders(&v->region, &layout->flat, &span);
         rs_flat_boxes boxes;
         rs_flat_split(&block, span.start, span.start + span.length, &boxes);

@@ -47,10 +47,10 @@ static reshard_status add_piece(void *user, const rs_region *region, const rs_ho
 /* Where the own line begins in one dim or, if it is empty, where it would begin. */
 static int64_t line_offset(const rs_chain *chain, int64_t n, const int32_t *by_level)
 {
-    rs_walk walk;
+    rs_line_cursor cursor;
     rs_span span;
-    rs_walk_init(&walk, chain, n, by_level);
-    if (rs_walk_next(&walk, &span))
+    rs_line_cursor_init(&cursor, chain, n, by_level);
+    if (rs_line_cursor_next(&cursor, &span))
         return span.start;
     if (chain->count == 1 && chain->cuts[0].rule == RESHARD_RAGGED) {
         const rs_cut *cut = &chain->cuts[0];

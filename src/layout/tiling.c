@@ -139,7 +139,7 @@ reshard_status reshard_shards_check_tiling(reshard_context *context, int32_t ndi
                                            const reshard_shard *shards)
 {
     if (count < 1)
-        return rs_fail(RESHARD_ERR_INVALID, "there are no shards");
+        return rs_fail(RESHARD_ERR_INVALID, "no shards are given");
     reshard_status status = rs_shape_check(ndim, shape);
     for (int64_t i = 0; i < count && status == RESHARD_OK; i++)
         status = check_boxes(i, &shards[i], ndim);

@@ -39,7 +39,7 @@ reshard_value reshard_value_list(int32_t count, const reshard_value *items)
 {
     if (rs_thread_state_get()->scope == NULL || count < 0)
         return fail_value(rs_fail(RESHARD_ERR_INVALID, "a list of %d values: %s", count,
-                                  count < 0 ? "that is no number" : "no scope is open"));
+                                  count < 0 ? "the count is negative" : "no scope is open"));
     for (int32_t i = 0; i < count; i++) {
         if (items[i].kind == RESHARD_VALUE_FAILED)
             return failed;
@@ -70,7 +70,7 @@ reshard_tensor *reshard_value_tensor(reshard_value value)
         return value.tensor;
     if (value.kind != RESHARD_VALUE_FAILED)
         (void)fail_value(
-            rs_fail(RESHARD_ERR_INVALID, "a tensor is wanted, not %s", name_kind(value)));
+            rs_fail(RESHARD_ERR_INVALID, "expected a tensor, not %s", name_kind(value)));
     return NULL;
 }
 
@@ -79,8 +79,7 @@ reshard_value reshard_value_item(reshard_value list, int32_t index)
     if (list.kind == RESHARD_VALUE_FAILED)
         return failed;
     if (list.kind != RESHARD_VALUE_LIST)
-        return fail_value(
-            rs_fail(RESHARD_ERR_INVALID, "a list is wanted, not %s", name_kind(list)));
+        return fail_value(rs_fail(RESHARD_ERR_INVALID, "expected a list, not %s", name_kind(list)));
     if (index < 0 || index >= list.count)
         return fail_value(
             rs_fail(RESHARD_ERR_RANGE, "item %d of a list of %d values", index, list.count));
@@ -199,7 +198,8 @@ static bool run(call *c)
     if (status != RESHARD_OK)
         (void)rs_scope_fail(status);
     else if (c->output.kind == RESHARD_VALUE_FAILED && !scope_failed())
-        (void)rs_scope_fail(rs_fail(RESHARD_ERR_INVALID, "a module of kind %s failed without words",
+        (void)rs_scope_fail(rs_fail(RESHARD_ERR_INVALID,
+                                    "a module of kind %s failed without setting an error text",
                                     c->module->kind_name));
     return !scope_failed();
 }

@@ -319,7 +319,7 @@ reshard_status reshard_module_input_reshard(reshard_module *module, reshard_devi
 static reshard_status find_state(const reshard_hook *hook, state **out_state)
 {
     if (hook == NULL || hook->entry->kind != RS_HOOK_AROUND || hook->entry->around.enter != enter)
-        return rs_fail(RESHARD_ERR_INVALID, "the hook is none of input_reshard");
+        return rs_fail(RESHARD_ERR_INVALID, "the hook was not made by input_reshard");
     *out_state = hook->entry->user;
     return RESHARD_OK;
 }

@@ -390,7 +390,7 @@ reshard_status reshard_activation_create(reshard_context *context, reshard_activ
         {.name = "silu", .forward = forward_silu},
     };
     if ((int)activation < 0 || (size_t)activation >= sizeof kinds / sizeof *kinds)
-        return rs_fail(RESHARD_ERR_INVALID, "%d is no activation", (int)activation);
+        return rs_fail(RESHARD_ERR_INVALID, "%d is not an activation", (int)activation);
     return reshard_module_create(context, &kinds[activation], out_module);
 }
 

@@ -201,7 +201,7 @@ reshard_status rs_module_find_holding(const reshard_module *module, const char *
         }
         if (holding->child == NULL)
             return rs_fail(RESHARD_ERR_NOT_FOUND,
-                           "path \"%s\": \"%.*s\" in the module of kind %s is no module", path,
+                           "path \"%s\": \"%.*s\" in the module of kind %s is not a module", path,
                            (int)length, at, here->kind_name);
         here = holding->child;
         at += length + 1;

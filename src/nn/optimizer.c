@@ -54,7 +54,7 @@ static reshard_status add_parameter(reshard_optimizer *o, const reshard_named_te
     if (!parameter->requires_grad)
         return RESHARD_OK;
     if (parameter->dtype != RESHARD_F32 && parameter->dtype != RESHARD_F64)
-        return rs_fail(RESHARD_ERR_UNSUPPORTED, "\"%s\" is %s; f32 and f64 can be stepped",
+        return rs_fail(RESHARD_ERR_UNSUPPORTED, "\"%s\" is %s; optimizers step f32 and f64 only",
                        item->name, rs_tensor_describe(parameter).text);
     void *moments = o->moments;
     reshard_status status = rs_grow(o->context, &moments, &o->moments_capacity,

@@ -107,7 +107,8 @@ static reshard_status find_parameter(work *w, const char *name, product *p)
         return status;
     p->holding = holding;
     if (p->old == NULL)
-        return rs_fail(RESHARD_ERR_INVALID, "the parameter \"%s\" stands for nothing", name);
+        return rs_fail(RESHARD_ERR_INVALID, "the parameter \"%s\" has no tensor; set one first",
+                       name);
     if (p->old->distribution != NULL)
         return rs_fail(RESHARD_ERR_INVALID, "the parameter \"%s\" is distributed already", name);
     return RESHARD_OK;

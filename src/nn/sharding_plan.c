@@ -211,7 +211,7 @@ reshard_status reshard_sharding_plan_add_gpt(reshard_sharding_plan *plan, reshar
     reshard_spec *specs[WAYS] = {NULL};
     reshard_module *blocks = NULL;
     if (strcmp(gpt->kind_name, "gpt") != 0)
-        return rs_fail(RESHARD_ERR_INVALID, "a module of kind %s is no gpt", gpt->kind_name);
+        return rs_fail(RESHARD_ERR_INVALID, "a module of kind %s is not a gpt", gpt->kind_name);
     reshard_status status = reshard_module_find(gpt, "h", &blocks);
     int32_t count = status == RESHARD_OK ? reshard_module_child_count(blocks) : 0;
     reshard_module *attention = NULL;

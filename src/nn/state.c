@@ -224,8 +224,8 @@ static reshard_status check_all(const reshard_named_tensors *mine, int64_t count
     }
     for (int64_t i = 0; i < count && status == RESHARD_OK && !options->allow_unexpected; i++) {
         if (find_item(mine->count, mine->items, items[i].name) == NULL)
-            status = rs_fail(RESHARD_ERR_NOT_FOUND,
-                             "\"%s\" is unexpected: there is none of that name", items[i].name);
+            status = rs_fail(RESHARD_ERR_NOT_FOUND, "\"%s\" is unexpected: no tensor has this name",
+                             items[i].name);
     }
     return status;
 }
@@ -330,7 +330,8 @@ reshard_status reshard_module_set_parameter(reshard_module *module, const char *
     reshard_status status = path != NULL ? reshard_module_find_parameter(module, path, &own.tensor)
                                          : rs_fail(RESHARD_ERR_INVALID, "the path is NULL");
     if (status == RESHARD_OK && own.tensor == NULL)
-        status = rs_fail(RESHARD_ERR_INVALID, "the parameter \"%s\" stands for nothing", path);
+        status =
+            rs_fail(RESHARD_ERR_INVALID, "the parameter \"%s\" has no tensor; set one first", path);
     return rs_named_load(module->context, status, find_module_group(module), &mine, 1, &given,
                          NULL);
 }

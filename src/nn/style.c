@@ -90,7 +90,7 @@ static reshard_status check_style(reshard_sharding_plan *plan, const char *text,
     if (text == NULL || mesh == NULL)
         return rs_fail(RESHARD_ERR_INVALID, "the %s is NULL", text == NULL ? "pattern" : "mesh");
     if ((int)style->kind < 0 || style->kind > RESHARD_STYLE_MODULE)
-        return rs_fail(RESHARD_ERR_INVALID, "there is no kind %d", (int)style->kind);
+        return rs_fail(RESHARD_ERR_INVALID, "unknown kind %d", (int)style->kind);
     if (axis < 0 || axis >= reshard_mesh_axis_count(mesh))
         return rs_fail(RESHARD_ERR_RANGE, "axis %d of a mesh with %d", axis,
                        reshard_mesh_axis_count(mesh));
@@ -460,7 +460,7 @@ reshard_status reshard_sharding_plan_add_gpt_sequence(reshard_sharding_plan *pla
     reshard_module *attention = NULL;
     int64_t head = 1;
     if (strcmp(gpt->kind_name, "gpt") != 0)
-        return rs_fail(RESHARD_ERR_INVALID, "a module of kind %s is no gpt", gpt->kind_name);
+        return rs_fail(RESHARD_ERR_INVALID, "a module of kind %s is not a gpt", gpt->kind_name);
     bool deep = reshard_module_find(gpt, "h.0.attn", &attention) == RESHARD_OK;
     reshard_status status =
         deep ? rs_fail_within(rs_attention_head(attention, &head), "h.0.attn") : RESHARD_OK;

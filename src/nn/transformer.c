@@ -137,7 +137,8 @@ static reshard_value forward_attention(reshard_module *module, void *user, resha
 reshard_status rs_attention_head(const reshard_module *module, int64_t *out_head)
 {
     if (module->kind.forward != forward_attention)
-        return rs_fail(RESHARD_ERR_INVALID, "a module of kind %s is no attention of this library",
+        return rs_fail(RESHARD_ERR_INVALID,
+                       "a module of kind %s is not an attention of this library",
                        module->kind_name);
     *out_head = ((const attention *)reshard_module_user(module))->head;
     return RESHARD_OK;

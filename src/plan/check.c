@@ -85,7 +85,7 @@ static reshard_status check_place(const checker *c, const reshard_move *move,
                                   const reshard_shard **out_shard)
 {
     if (shards == NULL || shard_index < 0 || shard_index >= shards->count)
-        return fail(c, move, "there is no such shard");
+        return fail(c, move, "the shard does not exist");
     const reshard_shard *shard = &shards->items[shard_index];
     int64_t first[RESHARD_NDIM_MAX], last[RESHARD_NDIM_MAX];
     corner(c, map, move, false, first);
@@ -100,7 +100,7 @@ static reshard_status check_place(const checker *c, const reshard_move *move,
         return fail(c, move, "the box does not begin where the shard has it");
     for (int32_t i = 0; i < c->map.ndim; i++) {
         if (move->size[i] != 1 && strides[i] != piece->strides[map->dim[i]] * map->weight[i])
-            return fail(c, move, "the steps through memory are not those of the shard");
+            return fail(c, move, "the steps through memory differ from the strides of the shard");
     }
     *out_shard = shard;
     return RESHARD_OK;
@@ -151,13 +151,13 @@ static reshard_status see_received(void *user, const reshard_move *move)
     const reshard_shard *source = NULL, *target = NULL;
     int32_t ranks = reshard_plan_rank_count(c->plan);
     if (move->target_rank < 0 || move->target_rank >= ranks || move->source_rank >= ranks)
-        return fail(c, move, "there is no such rank");
+        return fail(c, move, "the rank does not exist");
     reshard_status status =
         check_place(c, move, &c->map.target, c->target_shards[move->target_rank],
                     move->target_shard, move->target_at, move->target_strides, &target);
     if (status == RESHARD_OK && move->kind != RESHARD_MOVE_FILL) {
         if (move->source_rank < 0)
-            return fail(c, move, "there is no such rank");
+            return fail(c, move, "the rank does not exist");
         status = check_place(c, move, &c->map.source, c->source_shards[move->source_rank],
                              move->source_shard, move->source_at, move->source_strides, &source);
         if (status == RESHARD_OK)
@@ -258,7 +258,7 @@ static reshard_status check_shard(checker *c, const reshard_shard *shard, const 
         for (int64_t i = first; i < next; i++) {
             int32_t of = moves[i].kind == RESHARD_MOVE_COMBINE ? moves[i].contributor_count : 1;
             if (moves[i].contributor >= of)
-                return fail(c, &moves[i], "there is no such contributor");
+                return fail(c, &moves[i], "the contributor does not exist");
             if (moves[i].contributor == 0)
                 arrived += volume_of(&moves[i]);
         }

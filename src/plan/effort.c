@@ -9,47 +9,48 @@
 #include <inttypes.h>
 
 /* The steps along one link dim: this rank's spans, cut at the borders of the other side's. */
-static int64_t dim_steps(const rs_link *link, const rs_link_side *near, const rs_link_side *far,
+static int64_t dim_steps(const rs_link *link, const rs_link_side *mine, const rs_link_side *theirs,
                          const int32_t *coordinates, int32_t along, bool grid)
 {
-    int32_t near_dim = near->dim[along], far_dim = far->dim[along];
-    const rs_chain *chain = &near->layout->dims[near_dim];
-    const rs_chain *far_chain = &far->layout->dims[far_dim];
-    int64_t n = near->layout->shape[near_dim];
+    int32_t my_dim = mine->dim[along], their_dim = theirs->dim[along];
+    const rs_chain *chain = &mine->layout->dims[my_dim];
+    const rs_chain *their_chain = &theirs->layout->dims[their_dim];
+    int64_t n = mine->layout->shape[my_dim];
     int32_t by_level[RESHARD_AXES_MAX];
     rs_chain_coordinates(chain, coordinates, by_level);
     int64_t length = rs_min(link->size[along], rs_chain_length(chain, n, by_level));
     int64_t runs = rs_min(length, rs_chain_held_estimate(chain, n, by_level));
-    int64_t steps = rs_chain_met_estimate(far_chain, far->layout->shape[far_dim], length, runs);
+    int64_t steps =
+        rs_chain_met_estimate(their_chain, theirs->layout->shape[their_dim], length, runs);
     if (!grid)
         return steps;
-    if (rs_grid_chain_is_chunks(far_chain)) /* consecutive whole chunks take one step together */
+    if (rs_grid_chain_is_chunks(their_chain)) /* consecutive whole chunks take one step together */
         steps = rs_min(steps, rs_multiply_up(runs, 4));
-    return rs_multiply_up(steps, rs_max(1, rs_grid_chain_turns(far_chain)));
+    return rs_multiply_up(steps, rs_max(1, rs_grid_chain_turns(their_chain)));
 }
 
-static int64_t side_steps(const rs_link *link, const rs_link_side *near, const rs_link_side *far,
+static int64_t side_steps(const rs_link *link, const rs_link_side *mine, const rs_link_side *theirs,
                           int32_t rank, bool grid)
 {
     int32_t coordinates[RESHARD_AXES_MAX];
-    int64_t steps = rs_layout_piece_estimate(near->layout, rank);
-    if (near->layout->listed || !rs_layout_coordinates(near->layout, rank, coordinates))
+    int64_t steps = rs_layout_piece_estimate(mine->layout, rank);
+    if (mine->layout->listed || !rs_layout_coordinates(mine->layout, rank, coordinates))
         return steps;
-    if (!far->layout->listed && !link->split) {
+    if (!theirs->layout->listed && !link->split) {
         int64_t sum = 0, product = 1;
         for (int32_t i = 0; i < link->ndim; i++) {
-            int64_t along = dim_steps(link, near, far, coordinates, i, grid);
+            int64_t along = dim_steps(link, mine, theirs, coordinates, i, grid);
             sum = rs_add_up(sum, along);
             product = rs_multiply_up(product, along);
         }
         /* A grid goes through its dims one after the other, so steps add up instead of
          * multiplying. */
-        steps = grid ? sum : near->layout->flat.count == 0 ? product : steps;
+        steps = grid ? sum : mine->layout->flat.count == 0 ? product : steps;
     }
-    if (far->layout->flat.count != 0)
+    if (theirs->layout->flat.count != 0)
         steps =
-            rs_max(steps, rs_chain_met_estimate(&far->layout->flat, far->layout->volume,
-                                                rs_layout_shard_volume(near->layout, rank), steps));
+            rs_max(steps, rs_chain_met_estimate(&theirs->layout->flat, theirs->layout->volume,
+                                                rs_layout_shard_volume(mine->layout, rank), steps));
     return steps;
 }
 

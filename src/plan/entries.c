@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * entries.c - walks along this rank's line and lists the far spans that it meets. Runs of entries
- * at constant steps become one entry with a loop, level by level, as in family.c.
+ * entries.c - walks along this rank's line and lists the spans of the other side that it meets.
+ * Runs of entries at constant steps become one entry with a loop, level by level, as in family.c.
  */
 #include "plan/entries.h"
 
@@ -26,22 +26,23 @@ typedef struct entry_list {
     int64_t count, capacity;
 } entry_list;
 
-typedef struct dim_walk {
+typedef struct dim_meeting {
     const rs_link *link;
-    const rs_grid_side *near, *far;
+    const rs_grid_side *mine, *theirs;
     int32_t along;
-    const rs_chain *chain; /* of the far dim */
+    const rs_chain *chain; /* of their dim */
     int64_t only_position; /* >= 0: list only the entries of the peer at this position */
-    int64_t near_line;
+    int64_t my_line;
     entry_list list;
-} dim_walk;
+} dim_meeting;
 
 /* ---- runs ------------------------------------------------------------------------------------ */
 
 static bool same_form(const rs_grid_entry *a, const rs_grid_entry *b)
 {
-    return a->size == b->size && a->far_line == b->far_line && a->holder_count == b->holder_count &&
-           a->own == b->own && a->loop_count == b->loop_count &&
+    return a->size == b->size && a->their_line == b->their_line &&
+           a->holder_count == b->holder_count && a->own == b->own &&
+           a->loop_count == b->loop_count &&
            memcmp(a->loops, b->loops, (size_t)a->loop_count * sizeof a->loops[0]) == 0;
 }
 
@@ -49,13 +50,16 @@ static bool same_form(const rs_grid_entry *a, const rs_grid_entry *b)
 static rs_entry_place advance(const rs_entry_place *first, const rs_entry_place *step,
                               int64_t count)
 {
-    return (rs_entry_place){
-        first->position + count * step->position, first->start + count * step->start,
-        first->near_at + count * step->near_at, first->far_at + count * step->far_at};
+    return (rs_entry_place){first->position + count * step->position,
+                            first->start + count * step->start, first->my_at + count * step->my_at,
+                            first->their_at + count * step->their_at};
 }
 
 static reshard_status write_entry(entry_list *list, const rs_grid_entry *entry)
 {
+    assert(entry->size >= 1 && entry->holder_count >= 1);
+    assert(entry->first.my_at >= 0 && entry->first.their_at >= 0);
+    assert(entry->first.their_at + entry->size <= entry->their_line);
     if (list->count == RS_RECORDS_MAX)
         return rs_fail(RESHARD_ERR_RANGE,
                        "one dimension meets the other side in more than %" PRId64
@@ -81,6 +85,7 @@ static reshard_status flush(entry_list *list, int32_t level)
     if (count == 0)
         return RESHARD_OK;
     if (count > 1) {
+        assert(form->loop_count < RS_LOOPS_MAX);
         memmove(&form->loops[1], &form->loops[0], (size_t)form->loop_count * sizeof *form->loops);
         form->loops[0] = (struct rs_entry_loop){count, list->levels[level].step};
         form->loop_count++;
@@ -131,16 +136,16 @@ static reshard_status finish(entry_list *list, rs_grid_entries *out_entries)
 
 /* ---- entries --------------------------------------------------------------------------------- */
 
-/* Notes who holds a far span. */
-static void set_holders(const dim_walk *w, const rs_span *span, rs_grid_entry *entry)
+/* Notes who holds a span of the other side. */
+static void set_holders(const dim_meeting *w, const rs_span *span, rs_grid_entry *entry)
 {
-    entry->own = w->far->taking_part;
+    entry->own = w->theirs->taking_part;
     entry->holder_count = 1;
     entry->first.position = 0;
     for (int32_t i = 0; i < w->chain->count; i++) {
         int32_t axis = w->chain->cuts[i].axis;
-        int32_t index = w->far->coordinates[axis] - span->first[i];
-        entry->first.position += (int64_t)span->first[i] * w->far->layout->axes[axis].stride;
+        int32_t index = w->theirs->coordinates[axis] - span->first[i];
+        entry->first.position += (int64_t)span->first[i] * w->theirs->layout->axes[axis].stride;
         entry->own = entry->own && index >= 0 && index < span->count[i];
         if (span->count[i] > 1)
             entry->holder_count = span->count[i];
@@ -156,70 +161,72 @@ bool rs_grid_chain_is_chunks(const rs_chain *chain)
 /* The number of whole chunks that follow this one before `end` and before this rank's own. They
  * differ from it only in their place. Most lines are plain chunks, and most of a line is such a
  * run; taken as a whole, it costs one step instead of one per rank. */
-static int64_t count_like_chunks(const dim_walk *w, int64_t n, int64_t end, const rs_span *far,
-                                 bool own)
+static int64_t count_like_chunks(const dim_meeting *w, int64_t n, int64_t end,
+                                 const rs_span *theirs, bool own)
 {
-    if (!rs_grid_chain_is_chunks(w->chain) || far->count[0] != 1 || own)
+    if (!rs_grid_chain_is_chunks(w->chain) || theirs->count[0] != 1 || own)
         return 0;
     const rs_cut *cut = &w->chain->cuts[0];
     int64_t chunk = rs_cut_length(cut, n, 0);
-    if (far->length != chunk)
+    if (theirs->length != chunk)
         return 0;
-    int64_t follow = (rs_min(end, n) - far->start) / chunk - 1;
-    int64_t mine = w->far->taking_part ? w->far->coordinates[cut->axis] - far->first[0] : -1;
-    return mine > 0 ? rs_min(follow, mine - 1) : follow;
+    int64_t follow = (rs_min(end, n) - theirs->start) / chunk - 1;
+    int64_t index =
+        w->theirs->taking_part ? w->theirs->coordinates[cut->axis] - theirs->first[0] : -1;
+    return index > 0 ? rs_min(follow, index - 1) : follow;
 }
 
-/* Adds the entries of one span of this rank's line with all far spans that it meets. */
-static reshard_status add_entries(dim_walk *w, const rs_span *near)
+/* Adds the entries of one span of this rank's line with all spans of the other side that it
+ * meets. */
+static reshard_status add_entries(dim_meeting *w, const rs_span *mine)
 {
-    int32_t far_dim = w->far->link->dim[w->along];
-    /* In link space the near span is [from, to). */
-    int64_t begin = near->start - w->near->link->offset[w->near->link->dim[w->along]];
+    int32_t their_dim = w->theirs->link->dim[w->along];
+    /* In link space my span is [from, to). */
+    int64_t begin = mine->start - w->mine->link->offset[w->mine->link->dim[w->along]];
     int64_t from = rs_max(0, begin);
-    int64_t to = rs_min(w->link->size[w->along], begin + near->length);
-    int64_t shift = w->far->link->offset[far_dim];
-    int64_t n = w->far->layout->shape[far_dim];
+    int64_t to = rs_min(w->link->size[w->along], begin + mine->length);
+    int64_t shift = w->theirs->link->offset[their_dim];
+    int64_t n = w->theirs->layout->shape[their_dim];
     int64_t position = from + shift;
-    rs_span far;
+    rs_span theirs;
     reshard_status status = RESHARD_OK;
-    while (status == RESHARD_OK && rs_chain_next(w->chain, n, to + shift, &position, &far)) {
+    while (status == RESHARD_OK && rs_chain_next(w->chain, n, to + shift, &position, &theirs)) {
         rs_grid_entry entry;
-        set_holders(w, &far, &entry);
+        set_holders(w, &theirs, &entry);
         if (w->only_position >= 0 && entry.first.position != w->only_position)
             continue;
-        entry.size = far.length;
-        entry.far_line = rs_chain_length(w->chain, n, far.first);
-        entry.first.start = far.start - shift;
-        entry.first.far_at = far.local;
-        entry.first.near_at = near->local + entry.first.start - begin;
-        int64_t more = count_like_chunks(w, n, to + shift, &far, entry.own);
+        entry.size = theirs.length;
+        entry.their_line = rs_chain_length(w->chain, n, theirs.first);
+        entry.first.start = theirs.start - shift;
+        entry.first.their_at = theirs.local;
+        entry.first.my_at = mine->local + entry.first.start - begin;
+        int64_t more = count_like_chunks(w, n, to + shift, &theirs, entry.own);
         entry.loop_count = more > 0;
         if (more > 0) {
             entry.loops[0] = (struct rs_entry_loop){
                 more + 1,
-                {.position = w->far->layout->axes[w->chain->cuts[0].axis].stride,
-                 .start = far.length,
-                 .near_at = far.length}};
-            position += more * far.length;
+                {.position = w->theirs->layout->axes[w->chain->cuts[0].axis].stride,
+                 .start = theirs.length,
+                 .my_at = theirs.length}};
+            position += more * theirs.length;
         }
         status = add_at(&w->list, 0, &entry);
     }
     return status;
 }
 
-static reshard_status add_line(dim_walk *w)
+static reshard_status add_line(dim_meeting *w)
 {
-    int32_t dim = w->near->link->dim[w->along];
-    const rs_chain *chain = &w->near->layout->dims[dim];
+    int32_t dim = w->mine->link->dim[w->along];
+    const rs_chain *chain = &w->mine->layout->dims[dim];
     int32_t by_level[RESHARD_AXES_MAX];
-    rs_chain_coordinates(chain, w->near->coordinates, by_level);
-    rs_walk walk;
-    rs_walk_init(&walk, chain, w->near->layout->shape[dim], by_level);
-    w->near_line = walk.length;
+    rs_chain_coordinates(chain, w->mine->coordinates, by_level);
+    rs_line_cursor cursor;
+    rs_line_cursor_init(&cursor, chain, w->mine->layout->shape[dim], by_level);
+    w->my_line = cursor.length;
     rs_span span;
     reshard_status status = RESHARD_OK;
-    while (status == RESHARD_OK && rs_walk_next(&walk, &span))
+    while (status == RESHARD_OK && rs_line_cursor_next(&cursor, &span))
         status = add_entries(w, &span);
     return status;
 }
@@ -244,24 +251,25 @@ int64_t rs_grid_chain_turns(const rs_chain *chain)
 }
 
 /* What the index-th combination of the chain's coordinates contributes to the mesh position. */
-static int64_t position_of(const dim_walk *w, int64_t index)
+static int64_t position_of(const dim_meeting *w, int64_t index)
 {
     int64_t position = 0;
     for (int32_t i = 0; i < w->chain->count; i++) {
         const rs_cut *cut = &w->chain->cuts[i];
-        position += index % cut->coordinate_count * w->far->layout->axes[cut->axis].stride;
+        position += index % cut->coordinate_count * w->theirs->layout->axes[cut->axis].stride;
         index /= cut->coordinate_count;
     }
     return position;
 }
 
-reshard_status rs_grid_entries_make(rs_arena *arena, const rs_link *link, const rs_grid_side *near,
-                                    const rs_grid_side *far, int32_t along,
+reshard_status rs_grid_entries_make(rs_arena *arena, const rs_link *link, const rs_grid_side *mine,
+                                    const rs_grid_side *theirs, int32_t along,
                                     rs_grid_entries *out_entries)
 {
-    assert(near->taking_part && along >= 0 && along < link->ndim);
-    dim_walk w = {.link = link, .near = near, .far = far, .along = along, .only_position = -1};
-    w.chain = &far->layout->dims[far->link->dim[along]];
+    assert(mine->taking_part && along >= 0 && along < link->ndim);
+    dim_meeting w = {
+        .link = link, .mine = mine, .theirs = theirs, .along = along, .only_position = -1};
+    w.chain = &theirs->layout->dims[theirs->link->dim[along]];
     w.list.arena = arena;
     reshard_status status = RESHARD_OK;
     int64_t peers = rs_grid_chain_turns(w.chain);
@@ -271,7 +279,7 @@ reshard_status rs_grid_entries_make(rs_arena *arena, const rs_link *link, const 
         w.only_position = position_of(&w, i);
         status = add_line(&w);
     }
-    rs_grid_entries made = {.near_line = w.near_line};
+    rs_grid_entries made = {.my_line = w.my_line};
     if (status == RESHARD_OK)
         status = finish(&w.list, &made);
     rs_release(arena->context, w.list.items, (size_t)w.list.capacity * sizeof *w.list.items);

@@ -112,6 +112,8 @@ static reshard_status copy_loops(rs_family *family, const rs_move *move, reshard
 
 static reshard_status write_record(rs_family *family, const rs_move *move)
 {
+    assert(move->loop_count <= RS_LOOPS_MAX && move->contributor_count >= 1);
+    assert(!move->sending || move->first.peer != move->mine);
     if (family->count == RS_RECORDS_MAX)
         return rs_fail(RESHARD_ERR_RANGE,
                        "the part of rank %d has more than the %" PRId64 " records that can be kept",
@@ -165,9 +167,11 @@ static reshard_status flush(rs_family *family, int32_t level)
     if (!run->used)
         return RESHARD_OK;
     run->used = false;
+    assert(run->count >= 1);
     if (run->count > 1) {
         /* The new loop is the outermost one. */
         rs_move *form = &run->form;
+        assert(form->loop_count < RS_LOOPS_MAX);
         memmove(&form->counts[1], &form->counts[0],
                 (size_t)form->loop_count * sizeof form->counts[0]);
         memmove(&form->steps[1], &form->steps[0], (size_t)form->loop_count * sizeof form->steps[0]);
@@ -214,12 +218,30 @@ reshard_status rs_family_add(rs_family *family, const rs_move *move)
 {
     assert(move->ndim >= 0 && move->ndim <= RESHARD_FACTORS_MAX);
     assert(move->loop_count >= 0 && move->loop_count <= RS_LOOPS_MAX);
+    assert(rs_volume(move->ndim, move->size) > 0 || move->ndim == 0);
     uint64_t singles = (uint64_t)rs_volume(move->loop_count, move->counts);
+    assert(singles >= 1);
     family->single_count += singles;
     family->element_count = rs_add_product_up(family->element_count, singles,
                                               (uint64_t)rs_volume(move->ndim, move->size));
     return add_at(family, 0, move);
 }
+
+#ifndef NDEBUG
+/* The records stand for the moves that were added, no more and no fewer. */
+static bool is_complete(const rs_family *family)
+{
+    uint64_t singles = 0, elements = 0;
+    for (int64_t i = 0; i < family->count; i++) {
+        const reshard_move *record = &family->items[i];
+        uint64_t count = (uint64_t)reshard_move_count(record);
+        singles += count;
+        elements =
+            rs_add_product_up(elements, count, (uint64_t)rs_volume(record->ndim, record->size));
+    }
+    return singles == family->single_count && elements == family->element_count;
+}
+#endif
 
 reshard_status rs_family_finish(rs_family *family, reshard_moves *out_moves)
 {
@@ -228,6 +250,7 @@ reshard_status rs_family_finish(rs_family *family, reshard_moves *out_moves)
         status = flush(family, level);
     if (status != RESHARD_OK)
         return status;
+    assert(is_complete(family));
     out_moves->count = family->count;
     out_moves->items =
         rs_arena_copy(family->arena, family->items, (size_t)family->count, sizeof *family->items);

@@ -13,6 +13,7 @@
 #include "base/arena.h"
 #include "base/checked.h"
 #include "base/context.h"
+#include "base/search.h"
 
 #include <stdbool.h>
 #include <string.h>
@@ -165,15 +166,9 @@ reshard_status rs_flow_share(reshard_context *context, const rs_flow_problem *pr
         build(&n);
         for (int32_t g = 0; g < problem->group_count; g++)
             n.total += problem->amounts[g];
-        int64_t low = 0, high = n.total; /* `high` always suffices */
-        while (low < high) {
-            int64_t middle = low + (high - low) / 2;
-            if (maximum_flow(&n, middle) == n.total)
-                high = middle;
-            else
-                low = middle + 1;
-        }
-        (void)maximum_flow(&n, high);
+        int64_t limit; /* n.total always suffices */
+        RS_FIND_FIRST(limit, n.total, maximum_flow(&n, limit) == n.total);
+        (void)maximum_flow(&n, limit);
         int64_t places = problem->first[problem->group_count];
         for (int64_t i = 0; i < places; i++)
             out_shares[i] = n.room[2 * (problem->group_count + i) + 1];

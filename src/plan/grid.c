@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * grid.c - see grid.h. The entries of each dim come from entries.c. Here they are multiplied, one
- * entry of each dim at a time, and the mesh axes that no dim accounts for become loops. "Near" is
- * this rank's side, "far" the other one.
+ * entry of each dim at a time, and the mesh axes that no dim accounts for become loops. What is
+ * mine is on this rank's side, what is theirs on the other one.
  */
 #include "plan/grid.h"
 
@@ -10,6 +10,7 @@
 #include "base/checked.h"
 #include "plan/entries.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* ---- when ------------------------------------------------------------------------------------ */
@@ -79,13 +80,13 @@ typedef struct grid {
     const rs_link *link;
     int32_t rank;
     bool sending;
-    rs_grid_side near, far;
+    rs_grid_side mine, theirs;
     rs_rank_moves *moves;
     rs_grid_entries entries[RESHARD_FACTORS_MAX];     /* by link dim */
     const rs_grid_entry *chosen[RESHARD_FACTORS_MAX]; /* one entry of each dim */
 } grid;
 
-/* A mesh axis of the far side over which a record loops: copies of the target, or contributors of
+/* A mesh axis of the other side over which a record loops: copies of the target, or contributors of
  * the source. */
 typedef struct free_axis {
     int32_t count;
@@ -102,6 +103,7 @@ static reshard_status add_with_loop(grid *g, rs_family *family, rs_move *move, i
 {
     if (count == 1)
         return next(g, family, move, user);
+    assert(count > 1);
     if (move->loop_count < RS_LOOPS_MAX) {
         move->counts[move->loop_count] = count;
         move->steps[move->loop_count] = *step;
@@ -125,7 +127,7 @@ static reshard_status add_with_loop(grid *g, rs_family *family, rs_move *move, i
     return status;
 }
 
-typedef struct axis_walk {
+typedef struct free_axes {
     free_axis axes[RESHARD_AXES_MAX];
     int32_t count;
     int32_t next; /* the next axis to loop over */
@@ -133,11 +135,11 @@ typedef struct axis_walk {
      * out. */
     int32_t fixed_upto;
     int32_t side; /* on axis `fixed_upto`: 0 for indices below this rank's own, 1 for those above */
-} axis_walk;
+} free_axes;
 
 static reshard_status run_axes(grid *g, rs_family *family, rs_move *move, void *user)
 {
-    axis_walk *w = user;
+    free_axes *w = user;
     if (w->next == w->count)
         return rs_family_add(family, move);
     int32_t index = w->next;
@@ -163,9 +165,9 @@ static reshard_status run_axes(grid *g, rs_family *family, rs_move *move, void *
     return status;
 }
 
-/* Adds the moves with all far ranks of a product except this one: for each axis, with the ranks
- * that equal this one on all earlier axes and lie below or above it on that axis. */
-static reshard_status run_others(grid *g, rs_move *move, axis_walk *w)
+/* Adds the moves with all ranks of the other side of a product except this one: for each axis, with
+ * the ranks that equal this one on all earlier axes and lie below or above it on that axis. */
+static reshard_status run_others(grid *g, rs_move *move, free_axes *w)
 {
     rs_family *family = g->sending ? &g->moves->sends : &g->moves->receives;
     reshard_status status = RESHARD_OK;
@@ -176,11 +178,12 @@ static reshard_status run_others(grid *g, rs_move *move, axis_walk *w)
     return status;
 }
 
-static reshard_status keep_own(grid *g, rs_move *move, axis_walk *w)
+static reshard_status keep_own(grid *g, rs_move *move, free_axes *w)
 {
     w->fixed_upto = w->count;
     move->first.peer = g->rank;
     for (int32_t i = 0; i < w->count; i++) {
+        assert(w->axes[i].own >= 0 && w->axes[i].own < w->axes[i].count);
         move->first.contributor += w->axes[i].own * w->axes[i].contributor_step;
         w->axes[i].peer_step = 0;
         w->axes[i].contributor_step = 0;
@@ -188,23 +191,24 @@ static reshard_status keep_own(grid *g, rs_move *move, axis_walk *w)
     return run_axes(g, &g->moves->keeps, move, w);
 }
 
-static void add_free_axis(axis_walk *w, int32_t count, int32_t own, int32_t peer_step,
+static void add_free_axis(free_axes *w, int32_t count, int32_t own, int32_t peer_step,
                           int32_t contributor_step)
 {
+    assert(count >= 1 && w->count < RESHARD_AXES_MAX);
     if (count > 1)
         w->axes[w->count++] = (free_axis){count, own, peer_step, contributor_step};
 }
 
-/* Finds the axes of the far side that the dims' entries do not account for. Adds the offset of
+/* Finds the axes of the other side that the dims' entries do not account for. Adds the offset of
  * fixed coordinates to `position`. */
-static void find_free_axes(const grid *g, axis_walk *w, int64_t *position)
+static void find_free_axes(const grid *g, free_axes *w, int64_t *position)
 {
-    const reshard_layout *far = g->far.layout;
-    int32_t step = far->mesh->step;
+    const reshard_layout *theirs = g->theirs.layout;
+    int32_t step = theirs->mesh->step;
     int32_t contributor_step = 1;
-    for (int32_t a = far->axis_count - 1; a >= 0; a--) {
-        const rs_axis *axis = &far->axes[a];
-        int32_t own = g->far.taking_part ? g->far.coordinates[a] : -1;
+    for (int32_t a = theirs->axis_count - 1; a >= 0; a--) {
+        const rs_axis *axis = &theirs->axes[a];
+        int32_t own = g->theirs.taking_part ? g->theirs.coordinates[a] : -1;
         if (axis->role == RS_AXIS_COPIES) {
             add_free_axis(w, axis->size, own, axis->stride * step, 0);
         } else if (axis->role == RS_AXIS_PARTIAL) {
@@ -221,17 +225,18 @@ static void find_free_axes(const grid *g, axis_walk *w, int64_t *position)
     }
     for (int32_t along = 0; along < g->link->ndim; along++) {
         const rs_grid_entry *entry = g->chosen[along];
-        const rs_chain *chain = &far->dims[g->far.link->dim[along]];
+        const rs_chain *chain = &theirs->dims[g->theirs.link->dim[along]];
         for (int32_t i = 0; i < chain->count && entry->holder_count > 1; i++) {
             const rs_cut *cut = &chain->cuts[i];
             if (cut->piece_count == cut->coordinate_count)
                 continue;
-            int32_t stride = far->axes[cut->axis].stride;
+            int32_t stride = theirs->axes[cut->axis].stride;
             /* This rank's index among the holders of its piece. */
-            int64_t piece = rs_multiply_divide(g->far.coordinates[cut->axis], cut->piece_count,
+            int64_t piece = rs_multiply_divide(g->theirs.coordinates[cut->axis], cut->piece_count,
                                                cut->coordinate_count);
             int64_t first = rs_divide_up(piece * cut->coordinate_count, cut->piece_count);
-            int32_t own = g->far.taking_part ? g->far.coordinates[cut->axis] - (int32_t)first : -1;
+            int32_t own =
+                g->theirs.taking_part ? g->theirs.coordinates[cut->axis] - (int32_t)first : -1;
             add_free_axis(w, entry->holder_count, own, stride * step, 0);
         }
     }
@@ -241,14 +246,15 @@ static reshard_status finish_product(grid *g, rs_family *unused, rs_move *move, 
 {
     (void)unused;
     (void)user;
-    axis_walk w = {.fixed_upto = -1};
-    int64_t position = move->first.peer; /* `peer` is still a position in the far mesh here */
+    free_axes w = {.fixed_upto = -1};
+    /* `peer` is still a position in the other side's mesh here */
+    int64_t position = move->first.peer;
     bool own = true;
     for (int32_t along = 0; along < g->link->ndim; along++)
         own = own && g->chosen[along]->own;
     find_free_axes(g, &w, &position);
     rs_steps kept = move->first;
-    const reshard_mesh *mesh = g->far.layout->mesh;
+    const reshard_mesh *mesh = g->theirs.layout->mesh;
     move->first.peer = (int32_t)(mesh->first + position * mesh->step);
     reshard_status status;
     if (!own) {
@@ -264,14 +270,14 @@ static reshard_status finish_product(grid *g, rs_family *unused, rs_move *move, 
 
 /* How far run_entry_loops has got: it adds the loops of the chosen entries to the move, dim by
  * dim. */
-typedef struct loop_walk {
+typedef struct entry_loops {
     int32_t along, loop;
-    const int64_t *far_strides, *near_strides;
-} loop_walk;
+    const int64_t *their_strides, *my_strides;
+} entry_loops;
 
 static reshard_status run_entry_loops(grid *g, rs_family *family, rs_move *move, void *user)
 {
-    loop_walk *w = user;
+    entry_loops *w = user;
     while (w->along < g->link->ndim && w->loop == g->chosen[w->along]->loop_count) {
         w->along++;
         w->loop = 0;
@@ -279,13 +285,13 @@ static reshard_status run_entry_loops(grid *g, rs_family *family, rs_move *move,
     if (w->along == g->link->ndim)
         return finish_product(g, family, move, NULL);
     const struct rs_entry_loop *loop = &g->chosen[w->along]->loops[w->loop];
-    int64_t far = loop->step.far_at * w->far_strides[w->along];
-    int64_t near = loop->step.near_at * w->near_strides[w->along];
-    rs_steps step = {.peer = (int32_t)loop->step.position * g->far.layout->mesh->step,
-                     .source_at = g->sending ? near : far,
-                     .target_at = g->sending ? far : near};
+    int64_t theirs = loop->step.their_at * w->their_strides[w->along];
+    int64_t mine = loop->step.my_at * w->my_strides[w->along];
+    rs_steps step = {.peer = (int32_t)loop->step.position * g->theirs.layout->mesh->step,
+                     .source_at = g->sending ? mine : theirs,
+                     .target_at = g->sending ? theirs : mine};
     step.start[w->along] = loop->step.start;
-    loop_walk after = *w;
+    entry_loops after = *w;
     after.loop++;
     return add_with_loop(g, family, move, loop->count, &step, run_entry_loops, &after);
 }
@@ -312,34 +318,36 @@ static reshard_status make_product(grid *g)
     move.mine = g->rank;
     move.sending = g->sending;
     move.ndim = g->link->ndim;
-    int64_t far_lines[RESHARD_FACTORS_MAX], near_lines[RESHARD_FACTORS_MAX];
+    int64_t their_lines[RESHARD_FACTORS_MAX], my_lines[RESHARD_FACTORS_MAX];
     for (int32_t i = 0; i < move.ndim; i++) {
-        far_lines[i] = g->chosen[i]->far_line;
-        near_lines[i] = g->entries[i].near_line;
+        their_lines[i] = g->chosen[i]->their_line;
+        my_lines[i] = g->entries[i].my_line;
     }
-    int64_t *far_strides = g->sending ? move.target_strides : move.source_strides;
-    int64_t *near_strides = g->sending ? move.source_strides : move.target_strides;
-    shard_strides(g->far.link, far_lines, far_strides);
-    shard_strides(g->near.link, near_lines, near_strides);
-    int64_t far_at = 0, near_at = 0;
+    int64_t *their_strides = g->sending ? move.target_strides : move.source_strides;
+    int64_t *my_strides = g->sending ? move.source_strides : move.target_strides;
+    shard_strides(g->theirs.link, their_lines, their_strides);
+    shard_strides(g->mine.link, my_lines, my_strides);
+    int64_t their_at = 0, my_at = 0;
     for (int32_t i = 0; i < move.ndim; i++) {
         const rs_grid_entry *entry = g->chosen[i];
+        assert(entry->first.start >= 0 && entry->first.start + entry->size <= g->link->size[i]);
+        assert(entry->first.my_at + entry->size <= my_lines[i]);
         move.size[i] = entry->size;
         move.first.start[i] = entry->first.start;
         move.first.peer += (int32_t)entry->first.position;
-        far_at += entry->first.far_at * far_strides[i];
-        near_at += entry->first.near_at * near_strides[i];
+        their_at += entry->first.their_at * their_strides[i];
+        my_at += entry->first.my_at * my_strides[i];
     }
-    move.first.source_at = g->sending ? near_at : far_at;
-    move.first.target_at = g->sending ? far_at : near_at;
+    move.first.source_at = g->sending ? my_at : their_at;
+    move.first.target_at = g->sending ? their_at : my_at;
     if (g->sending && source->partial) {
         for (int32_t a = 0; a < source->axis_count; a++) {
             if (source->axes[a].role == RS_AXIS_PARTIAL)
                 move.first.contributor =
-                    move.first.contributor * source->axes[a].size + g->near.coordinates[a];
+                    move.first.contributor * source->axes[a].size + g->mine.coordinates[a];
         }
     }
-    loop_walk w = {.far_strides = far_strides, .near_strides = near_strides};
+    entry_loops w = {.their_strides = their_strides, .my_strides = my_strides};
     return run_entry_loops(g, NULL, &move, &w);
 }
 
@@ -359,19 +367,20 @@ static reshard_status run_direction(const rs_link *link, int32_t rank, bool send
                                     rs_rank_moves *moves)
 {
     grid g = {.link = link, .rank = rank, .sending = sending, .moves = moves};
-    g.near.link = sending ? &link->source : &link->target;
-    g.far.link = sending ? &link->target : &link->source;
-    g.near.layout = g.near.link->layout;
-    g.far.layout = g.far.link->layout;
-    g.near.taking_part = rs_layout_coordinates(g.near.layout, rank, g.near.coordinates);
-    if (!g.near.taking_part)
+    assert(!link->split && !link->source.layout->listed && !link->target.layout->listed);
+    g.mine.link = sending ? &link->source : &link->target;
+    g.theirs.link = sending ? &link->target : &link->source;
+    g.mine.layout = g.mine.link->layout;
+    g.theirs.layout = g.theirs.link->layout;
+    g.mine.taking_part = rs_layout_coordinates(g.mine.layout, rank, g.mine.coordinates);
+    if (!g.mine.taking_part)
         return RESHARD_OK;
-    g.far.taking_part = rs_layout_coordinates(g.far.layout, rank, g.far.coordinates);
+    g.theirs.taking_part = rs_layout_coordinates(g.theirs.layout, rank, g.theirs.coordinates);
     rs_arena arena;
     rs_arena_init(&arena, moves->receives.context);
     reshard_status status = RESHARD_OK;
     for (int32_t i = 0; i < link->ndim && status == RESHARD_OK; i++)
-        status = rs_grid_entries_make(&arena, link, &g.near, &g.far, i, &g.entries[i]);
+        status = rs_grid_entries_make(&arena, link, &g.mine, &g.theirs, i, &g.entries[i]);
     if (status == RESHARD_OK)
         status = choose_entries(&g, 0);
     rs_arena_release(&arena);

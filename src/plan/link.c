@@ -308,14 +308,14 @@ void rs_link_digest(const rs_given_link *given, rs_digest *digest)
 
 /* ---- boxes ----------------------------------------------------------------------------------- */
 
-typedef struct box_walk {
+typedef struct box_listing {
     const rs_link *link;
     const rs_link_side *side;
     int64_t low[RESHARD_NDIM_MAX], high[RESHARD_NDIM_MAX]; /* relative to the link's box */
     rs_link_box box;
     rs_link_box_fn fn;
     void *user;
-} box_walk;
+} box_listing;
 
 int64_t rs_link_before(const rs_link *link, const rs_link_side *side, int32_t dim, int64_t place)
 {
@@ -341,7 +341,7 @@ int64_t rs_link_before(const rs_link *link, const rs_link_side *side, int32_t di
 
 /* Goes on from dim to dim. The range of a dim that consists of one link dim with step 1 is taken as
  * it is; any other is split like a flat range. */
-static reshard_status walk_dim(box_walk *w, int32_t dim)
+static reshard_status list_dim(box_listing *w, int32_t dim)
 {
     if (dim == w->side->ndim)
         return w->fn(w->user, &w->box);
@@ -350,7 +350,7 @@ static reshard_status walk_dim(box_walk *w, int32_t dim)
     if (count == 1 && w->side->weight[members[0]] == 1) {
         w->box.start[members[0]] = w->low[dim];
         w->box.size[members[0]] = w->high[dim] - w->low[dim];
-        return walk_dim(w, dim + 1);
+        return list_dim(w, dim + 1);
     }
     /* Factors of 1 carry nothing. rs_link_resolve has made sure that no more than RESHARD_NDIM_MAX
      * others are left, which is what fits into a flat block. */
@@ -373,7 +373,7 @@ static reshard_status walk_dim(box_walk *w, int32_t dim)
             w->box.start[kept[i]] = boxes.items[b].start[i];
             w->box.size[kept[i]] = boxes.items[b].size[i];
         }
-        status = walk_dim(w, dim + 1);
+        status = list_dim(w, dim + 1);
     }
     return status;
 }
@@ -381,7 +381,7 @@ static reshard_status walk_dim(box_walk *w, int32_t dim)
 reshard_status rs_link_boxes(const rs_link *link, const rs_link_side *side, const int64_t *start,
                              const int64_t *size, rs_link_box_fn fn, void *user)
 {
-    box_walk w = {.link = link, .side = side, .fn = fn, .user = user};
+    box_listing w = {.link = link, .side = side, .fn = fn, .user = user};
     for (int32_t d = 0; d < side->ndim; d++) {
         w.low[d] = rs_max(0, start[d] - side->offset[d]);
         w.high[d] = rs_min(side->size[d], start[d] + size[d] - side->offset[d]);
@@ -390,7 +390,7 @@ reshard_status rs_link_boxes(const rs_link *link, const rs_link_side *side, cons
     }
     for (int32_t i = 0; i < link->ndim && side->ndim == 0; i++)
         w.box.size[i] = 1;
-    return walk_dim(&w, 0);
+    return list_dim(&w, 0);
 }
 
 void rs_link_bound(const rs_link *link, const rs_link_side *side, const rs_link_box *box,

@@ -11,11 +11,11 @@
 
 typedef struct search {
     const rs_link *link;
-    const rs_link_side *near, *far; /* near: the side that the rank holds */
+    const rs_link_side *mine, *theirs; /* mine: the side that the rank holds */
     rs_match match;
-    const rs_region *near_region;
-    rs_link_box near_box;
-    const rs_region *far_region;
+    const rs_region *my_region;
+    rs_link_box my_box;
+    const rs_region *their_region;
     rs_match_fn fn;
     void *user;
     int64_t steps;
@@ -29,54 +29,54 @@ static reshard_status meet(void *user, const rs_link_box *box)
                        "what a rank holds meets more than %" PRId64 " boxes of the other side",
                        RS_PART_STEPS_MAX);
     s->match.box = *box;
-    if (!rs_box_clip(s->link->ndim, s->match.box.start, s->match.box.size, s->near_box.start,
-                     s->near_box.size))
+    if (!rs_box_clip(s->link->ndim, s->match.box.start, s->match.box.size, s->my_box.start,
+                     s->my_box.size))
         return RESHARD_OK;
     return s->fn(s->user, &s->match);
 }
 
-static reshard_status see_far_region(void *user, const rs_region *region)
+static reshard_status see_their_region(void *user, const rs_region *region)
 {
     search *s = user;
-    if (s->near == &s->link->target)
+    if (s->mine == &s->link->target)
         s->match.source = region;
     else
         s->match.target = region;
     if (!s->link->split)
-        return rs_link_boxes(s->link, s->far, region->start, region->size, meet, s);
+        return rs_link_boxes(s->link, s->theirs, region->start, region->size, meet, s);
     /* If dims are split, a clipped region has other boxes than the whole one. Use those of the
      * whole one, so that both ends find the same. */
     int64_t start[RESHARD_NDIM_MAX], size[RESHARD_NDIM_MAX];
     rs_region_whole(region, start, size);
-    return rs_link_boxes(s->link, s->far, start, size, meet, s);
+    return rs_link_boxes(s->link, s->theirs, start, size, meet, s);
 }
 
-static reshard_status see_near_box(void *user, const rs_link_box *box)
+static reshard_status see_my_box(void *user, const rs_link_box *box)
 {
     search *s = user;
-    s->near_box = *box;
+    s->my_box = *box;
     int64_t start[RESHARD_NDIM_MAX], size[RESHARD_NDIM_MAX];
-    rs_link_bound(s->link, s->far, box, start, size);
-    return rs_layout_visit(s->far->layout, start, size, see_far_region, s);
+    rs_link_bound(s->link, s->theirs, box, start, size);
+    return rs_layout_visit(s->theirs->layout, start, size, see_their_region, s);
 }
 
-static reshard_status see_near_region(void *user, const rs_region *region, const rs_holder *holder)
+static reshard_status see_my_region(void *user, const rs_region *region, const rs_holder *holder)
 {
     search *s = user;
-    if (s->near == &s->link->target)
+    if (s->mine == &s->link->target)
         s->match.target = region;
     else
         s->match.source = region;
     s->match.mine = holder;
-    return rs_link_boxes(s->link, s->near, region->start, region->size, see_near_box, s);
+    return rs_link_boxes(s->link, s->mine, region->start, region->size, see_my_box, s);
 }
 
-static reshard_status run(const rs_link *link, const rs_link_side *near, const rs_link_side *far,
+static reshard_status run(const rs_link *link, const rs_link_side *mine, const rs_link_side *theirs,
                           int32_t rank, rs_match_fn fn, void *user)
 {
-    search s = {.link = link, .near = near, .far = far, .fn = fn, .user = user};
+    search s = {.link = link, .mine = mine, .theirs = theirs, .fn = fn, .user = user};
     s.match.link = link;
-    return rs_layout_visit_held(near->layout, rank, see_near_region, &s);
+    return rs_layout_visit_held(mine->layout, rank, see_my_region, &s);
 }
 
 reshard_status rs_match_source(const rs_link *link, int32_t rank, rs_match_fn fn, void *user)

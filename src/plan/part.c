@@ -9,10 +9,12 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "base/options.h"
+#include "base/search.h"
 #include "base/shape.h"
 #include "plan/effort.h"
 #include "plan/grid.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* ---- templates ------------------------------------------------------------------------------- */
@@ -52,17 +54,14 @@ static reshard_status add_chosen(const rs_chosen *chosen, int32_t rank, rs_rank_
 /* The first entry of the sorted list with this rank as its target (or source). */
 static int64_t search_chosen(const rs_template *template, int32_t rank, bool by_source)
 {
-    int64_t low = 0, high = template->chosen_count;
-    while (low < high) {
-        int64_t middle = low + (high - low) / 2;
-        const rs_chosen *at =
-            &template->chosen_by_target[by_source ? template->chosen_by_source[middle] : middle];
-        if ((by_source ? at->source_rank : at->target_rank) < rank)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    const rs_chosen *list = template->chosen_by_target;
+    int64_t at;
+    if (by_source)
+        RS_FIND_FIRST(at, template->chosen_count,
+                      list[template->chosen_by_source[at]].source_rank >= rank);
+    else
+        RS_FIND_FIRST(at, template->chosen_count, list[at].target_rank >= rank);
+    return at;
 }
 
 static reshard_status route_chosen(const rs_template *template, int32_t rank, rs_rank_moves *moves)
@@ -103,6 +102,24 @@ static reshard_status route_template(const rs_template *template, int32_t rank,
     return RESHARD_OK;
 }
 
+#ifndef NDEBUG
+/* Does each record have this rank at the end where it should be? */
+static bool ends_fit(const reshard_part_moves *moves, int32_t rank)
+{
+    bool fit = true;
+    for (int64_t i = 0; i < moves->receives.count; i++)
+        fit = fit && moves->receives.items[i].target_rank == rank;
+    for (int64_t i = 0; i < moves->sends.count; i++)
+        fit = fit && moves->sends.items[i].source_rank == rank;
+    for (int64_t i = 0; i < moves->keeps.count; i++) {
+        const reshard_move *keep = &moves->keeps.items[i];
+        fit = fit && keep->target_rank == rank &&
+              (keep->source_rank == rank || keep->kind == RESHARD_MOVE_FILL);
+    }
+    return fit;
+}
+#endif
+
 static reshard_status work_out(reshard_part *part, const rs_template *template,
                                rs_template_moves *out_moves)
 {
@@ -120,6 +137,7 @@ static reshard_status work_out(reshard_part *part, const rs_template *template,
         status = rs_family_finish(&moves.sends, &out_moves->shown.sends);
     if (status == RESHARD_OK)
         status = rs_family_finish(&moves.keeps, &out_moves->shown.keeps);
+    assert(status != RESHARD_OK || ends_fit(&out_moves->shown, part->rank));
     out_moves->singles_in = moves.receives.single_count;
     out_moves->singles_out = moves.sends.single_count;
     out_moves->singles_kept = moves.keeps.single_count;
@@ -199,6 +217,7 @@ static reshard_status transpose(rs_arena *arena, rs_template_moves *moves)
         status = transpose_list(arena, &moves->shown.sends, &dropped, &singles);
     if (status == RESHARD_OK)
         status = transpose_list(arena, &moves->shown.keeps, &dropped, &singles);
+    assert(status != RESHARD_OK || singles <= moves->singles_kept); /* fills are kept */
     if (moves->elements_kept != UINT64_MAX)
         moves->elements_kept -= dropped;
     moves->singles_kept -= singles;
@@ -271,7 +290,9 @@ void reshard_part_destroy(reshard_part *part)
 const rs_template_moves *rs_part_moves(const reshard_part *part, int32_t stage, int32_t index)
 {
     const reshard_plan *forward = rs_plan_forward(part->plan);
+    assert(stage >= 0 && stage < forward->stage_count);
     const rs_stage *s = &forward->stages[rs_plan_forward_stage(part->plan, stage)];
+    assert(index >= 0 && index < s->link_count);
     return &part->stages[stage][s->links[index].template_index];
 }
 
@@ -373,7 +394,7 @@ void reshard_move_single(const reshard_move *move, int32_t rank, int64_t index,
     *out_move = single;
 }
 
-typedef struct single_walk {
+typedef struct single_listing {
     const reshard_move *record;
     bool sending;
     int32_t peer;
@@ -381,9 +402,9 @@ typedef struct single_walk {
     void *user;
     /* By loop: how far down and up the peer can still go through this loop and those inside it. */
     int64_t down[RS_LOOPS_MAX + 1], up[RS_LOOPS_MAX + 1];
-} single_walk;
+} single_listing;
 
-static reshard_status walk_loops(const single_walk *w, int32_t level, reshard_move *move,
+static reshard_status list_loops(const single_listing *w, int32_t level, reshard_move *move,
                                  int64_t *start)
 {
     if (w->peer >= 0) {
@@ -396,7 +417,7 @@ static reshard_status walk_loops(const single_walk *w, int32_t level, reshard_mo
     const reshard_move_loop *loop = &w->record->loops[level];
     reshard_status status = RESHARD_OK;
     for (int64_t i = 0; i < loop->count && status == RESHARD_OK; i++) {
-        status = walk_loops(w, level + 1, move, start);
+        status = list_loops(w, level + 1, move, start);
         take_step(move, start, w->sending, loop, 1);
     }
     take_step(move, start, w->sending, loop, -loop->count);
@@ -409,7 +430,7 @@ reshard_status rs_moves_each(const reshard_moves *moves, int32_t rank, int32_t p
     reshard_status status = RESHARD_OK;
     for (int64_t i = 0; i < moves->count && status == RESHARD_OK; i++) {
         const reshard_move *record = &moves->items[i];
-        single_walk w = {.record = record, .peer = peer, .fn = fn, .user = user};
+        single_listing w = {.record = record, .peer = peer, .fn = fn, .user = user};
         w.sending = is_sent_by(record, rank);
         for (int32_t l = record->loop_count - 1; l >= 0; l--) {
             int64_t reach = (record->loops[l].count - 1) * record->loops[l].peer_step;
@@ -422,7 +443,7 @@ reshard_status rs_moves_each(const reshard_moves *moves, int32_t rank, int32_t p
         single.start = start;
         single.loop_count = 0;
         single.loops = NULL;
-        status = walk_loops(&w, 0, &single, start);
+        status = list_loops(&w, 0, &single, start);
     }
     return status;
 }

@@ -77,7 +77,7 @@ static reshard_status take_options(reshard_plan *plan, const reshard_plan_option
         return status;
     reshard_balance balance = plan->options.balance;
     if (balance != RESHARD_BALANCE_RULE && balance != RESHARD_BALANCE_EXACT)
-        return rs_fail(RESHARD_ERR_INVALID, "plan options: there is no balance %d", (int)balance);
+        return rs_fail(RESHARD_ERR_INVALID, "plan options: unknown balance %d", (int)balance);
     size_t *staging = &plan->options.staging_bytes_max;
     if (*staging == 0)
         *staging = RESHARD_STAGING_BYTES;
@@ -109,7 +109,10 @@ static reshard_status copy_strided(reshard_plan *plan, const reshard_strided_lin
         return rs_allocation_status();
     for (int32_t i = 0; i < plan->link_count; i++, at += given->size) {
         if (((const reshard_strided_link *)(const void *)at)->size != given->size)
-            return rs_fail(RESHARD_ERR_INVALID, "link %d: its size is not that of link 0", i);
+            return rs_fail(RESHARD_ERR_INVALID,
+                           "link %d: its size differs from the size of link 0; all links of a call "
+                           "have the same",
+                           i);
         reshard_status status = rs_options_read("strided link", at, &copies[i], sizeof copies[i]);
         if (status != RESHARD_OK)
             return rs_fail_within(status, "link %d", i);
@@ -139,9 +142,11 @@ static reshard_status take_links(reshard_plan *plan, const link_list *list)
     for (int32_t i = 0; i < count && status == RESHARD_OK; i++) {
         const reshard_link *given = &plan->links[i].plain;
         if (given->source < 0 || given->source >= plan->source_count)
-            return rs_fail(RESHARD_ERR_RANGE, "link %d: there is no source %d", i, given->source);
+            return rs_fail(RESHARD_ERR_RANGE, "link %d: source %d does not exist", i,
+                           given->source);
         if (given->target < 0 || given->target >= plan->target_count)
-            return rs_fail(RESHARD_ERR_RANGE, "link %d: there is no target %d", i, given->target);
+            return rs_fail(RESHARD_ERR_RANGE, "link %d: target %d does not exist", i,
+                           given->target);
         const reshard_plan_tensor *source = &plan->sources[given->source];
         const reshard_plan_tensor *target = &plan->targets[given->target];
         rs_link link;
@@ -421,10 +426,11 @@ reshard_status reshard_plan_stage_link(const reshard_plan *plan, int32_t stage, 
 {
     int32_t stages = reshard_plan_stage_count(plan);
     if (stage < 0 || stage >= stages)
-        return rs_fail(RESHARD_ERR_RANGE, "there is no stage %d of %d", stage, stages);
+        return rs_fail(RESHARD_ERR_RANGE, "stage %d does not exist; the plan has %d", stage,
+                       stages);
     int32_t links = reshard_plan_stage_link_count(plan, stage);
     if (index < 0 || index >= links)
-        return rs_fail(RESHARD_ERR_RANGE, "there is no link %d of %d", index, links);
+        return rs_fail(RESHARD_ERR_RANGE, "link %d does not exist; the stage has %d", index, links);
     reshard_stage_link link = rs_plan_stage_link(plan, stage, index);
     return rs_report_write("stage link", &link, sizeof link, out_link);
 }

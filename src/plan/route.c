@@ -4,6 +4,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* ---- what is combined ------------------------------------------------------------------------ */
@@ -79,6 +80,8 @@ reshard_status rs_route_check(const reshard_layout *source, const reshard_layout
 void rs_route_set_combination(const reshard_layout *source, const reshard_layout *target,
                               const rs_combination *combination, rs_move *move)
 {
+    assert(combination->count >= 0 && combination->first >= 0);
+    assert(combination->first + combination->count <= source->contributor_count);
     move->contributor_count = 1;
     move->reduction = RESHARD_SUM;
     move->divisor = 1;
@@ -167,11 +170,13 @@ static bool clip_to_part(const rs_routing *routing, const rs_match *match, int64
 {
     int64_t low;
     int64_t line = division_line(routing, match, &low);
+    assert(part >= 0 && part < parts);
     int32_t along = routing->link.source.members[routing->division_dim];
     int64_t from = rs_max(low, rs_multiply_divide(line, part, parts));
     int64_t to = rs_min(low + match->box.size[along], rs_multiply_divide(line, part + 1, parts));
     box->start[along] = match->box.start[along] + (from - low);
     box->size[along] = to - from;
+    assert(low + match->box.size[along] <= line); /* the box lies in the first holder's own line */
     return from < to;
 }
 
@@ -219,6 +224,8 @@ static reshard_status add_move(router *r, const rs_match *match, const rs_link_b
     move.sending = source != NULL && source->rank == r->rank;
     move.first.peer = source == NULL ? -1 : move.sending ? target->rank : source->rank;
     move.first.contributor = source == NULL ? 0 : source->contributor - combination->first;
+    assert(move.first.contributor >= 0 && move.first.contributor < move.contributor_count);
+    assert(target->rank == r->rank || move.sending);
     bool kept = source == NULL || source->rank == target->rank;
     rs_family *family = kept           ? &r->moves->keeps
                         : move.sending ? &r->moves->sends
@@ -236,6 +243,7 @@ static reshard_status receive_from(router *r, const rs_match *match,
     int64_t t = rs_region_copy_count(match->target);
     int64_t j = match->mine->copy;
     int64_t parts = s <= t ? 1 : rs_divide_up(s - j, t);
+    assert(s >= 1 && j >= 0 && j < t && parts >= 1);
     rs_holder sender;
     if (parts == 1 || r->routing->division_dim < 0) {
         int64_t copy = s <= t ? j % s : j + match->mine->rank % parts * t;
@@ -300,6 +308,7 @@ static reshard_status send(void *user, const rs_match *match)
     const rs_holder *mine = match->mine;
     int64_t s = rs_region_copy_count(match->source);
     int64_t t = rs_region_copy_count(match->target);
+    assert(mine->copy >= 0 && mine->copy < s && t >= 1);
     reshard_status status = RESHARD_OK;
     for (int32_t c = 0; c < match->target->layout->contributor_count && status == RESHARD_OK; c++) {
         rs_combination combination = rs_route_combination(match, c);

@@ -155,7 +155,7 @@ static reshard_status copy_shard(rs_arena *arena, int32_t axis_size,
     case RESHARD_CYCLIC:
         return copy_factor(placement, out);
     }
-    return rs_fail(RESHARD_ERR_INVALID, "there is no shard rule %d", (int)placement->rule);
+    return rs_fail(RESHARD_ERR_INVALID, "unknown shard rule %d", (int)placement->rule);
 }
 
 /* ---- any placement --------------------------------------------------------------------------- */
@@ -172,8 +172,7 @@ reshard_status rs_cut_copy_checked(rs_arena *arena, const reshard_mesh *mesh,
     case RESHARD_PARTIAL:
         if ((int)placement->reduction < 0 ||
             (int)placement->reduction >= (int)RESHARD_REDUCTION_COUNT)
-            return rs_fail(RESHARD_ERR_INVALID, "there is no reduction %d",
-                           (int)placement->reduction);
+            return rs_fail(RESHARD_ERR_INVALID, "unknown reduction %d", (int)placement->reduction);
         out_cut->placement.kind = RESHARD_PARTIAL;
         out_cut->placement.reduction = placement->reduction;
         return RESHARD_OK;
@@ -182,5 +181,5 @@ reshard_status rs_cut_copy_checked(rs_arena *arena, const reshard_mesh *mesh,
     case RESHARD_SHARD:
         return copy_shard(arena, axis_size, placement, &out_cut->placement);
     }
-    return rs_fail(RESHARD_ERR_INVALID, "there is no placement kind %d", (int)placement->kind);
+    return rs_fail(RESHARD_ERR_INVALID, "unknown placement kind %d", (int)placement->kind);
 }

@@ -67,9 +67,10 @@ static void add_box(corner_list *corners, const reshard_box *box, bool negative)
         bool minus = negative;
         for (int32_t i = 0; i < corners->varied_count; i++) {
             int32_t d = corners->varied[i];
-            bool far = (mask >> i & 1) != 0;
-            number += (corner_key)(box->offset[d] + (far ? box->size[d] : 0)) * corners->weights[d];
-            minus = minus != far;
+            bool beyond = (mask >> i & 1) != 0;
+            number +=
+                (corner_key)(box->offset[d] + (beyond ? box->size[d] : 0)) * corners->weights[d];
+            minus = minus != beyond;
         }
         corners->keys[corners->count++] = number * 2 + (minus ? 1u : 0u);
     }

@@ -9,9 +9,11 @@
  */
 #include "base/checked.h"
 #include "base/context.h"
+#include "base/search.h"
 #include "base/sort.h"
 #include "spec/build.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -36,7 +38,8 @@ static reshard_status check_name(const char *const *names, int32_t axis)
         return RESHARD_OK;
     const char *name = names[axis];
     if (!is_name(name))
-        return rs_fail(RESHARD_ERR_INVALID, "\"%s\" is no axis name (letters, digits and _ only)",
+        return rs_fail(RESHARD_ERR_INVALID,
+                       "\"%s\" is not an axis name: use letters, digits and _ only",
                        rs_excerpt_of(name, strlen(name)).text);
     for (int32_t i = 0; i < axis; i++) {
         if (is_named(names, i) && strcmp(names[i], name) == 0)
@@ -274,19 +277,13 @@ int32_t reshard_mesh_rank_at(const reshard_mesh *mesh, int32_t position)
 int32_t reshard_mesh_position_of(const reshard_mesh *mesh, int32_t rank)
 {
     if (mesh->listed == NULL) {
+        assert(mesh->step >= 1 && mesh->size >= 1);
         int64_t distance = (int64_t)rank - mesh->first;
         if (distance < 0 || distance % mesh->step != 0 || distance / mesh->step >= mesh->size)
             return -1;
         return (int32_t)(distance / mesh->step);
     }
-    int32_t low = 0;
-    int32_t high = mesh->size;
-    while (low < high) {
-        int32_t middle = low + (high - low) / 2;
-        if (mesh->listed[mesh->by_rank[middle]] < rank)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < mesh->size && mesh->listed[mesh->by_rank[low]] == rank ? mesh->by_rank[low] : -1;
+    int64_t at;
+    RS_FIND_FIRST(at, mesh->size, mesh->listed[mesh->by_rank[at]] >= rank);
+    return at < mesh->size && mesh->listed[mesh->by_rank[at]] == rank ? mesh->by_rank[at] : -1;
 }

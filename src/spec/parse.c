@@ -58,7 +58,8 @@ static reshard_status parse_at_least_one(cuts_parser *parser, int64_t *out_numbe
     size_t start = rs_scan_here(&parser->scan);
     reshard_status status = rs_scan_number(&parser->scan, out_number);
     if (status == RESHARD_OK && *out_number < 1)
-        return rs_scan_fail(&parser->scan, start, RESHARD_ERR_RANGE, "0, where 1 is the least");
+        return rs_scan_fail(&parser->scan, start, RESHARD_ERR_RANGE,
+                            "expected a number of at least 1, found 0");
     return status;
 }
 

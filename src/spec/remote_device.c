@@ -135,8 +135,8 @@ reshard_status reshard_remote_device_parse(const char *text, reshard_remote_devi
         return rs_fail(RESHARD_ERR_INVALID, "remote device \"%s\": the owner is empty",
                        quoted.text);
     if (!read_device(place, &device))
-        return rs_fail(RESHARD_ERR_SYNTAX, "remote device \"%s\": \"%s\" is no device", quoted.text,
-                       rs_excerpt_of(place.bytes, place.count).text);
+        return rs_fail(RESHARD_ERR_SYNTAX, "remote device \"%s\": \"%s\" is not a device",
+                       quoted.text, rs_excerpt_of(place.bytes, place.count).text);
     reshard_status status = read_owner(owner, quoted.text, &device);
     if (status == RESHARD_OK)
         *out_device = device;

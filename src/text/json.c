@@ -422,12 +422,12 @@ reshard_status rs_json_unsigned(const rs_json *json, const rs_json_token *token,
 {
     uint64_t number = 0;
     if (token->kind != RS_JSON_NUMBER)
-        return rs_json_fail(json, token, "a whole number is wanted here");
+        return rs_json_fail(json, token, "expected a whole number");
     for (size_t i = 0; i < token->count; i++) {
         uint64_t digit = (uint64_t)(unsigned char)token->bytes[i] - '0';
         if (digit > 9)
             return rs_json_fail(json, token,
-                                "a whole number without sign, point or exponent is wanted here");
+                                "expected a whole number without sign, point or exponent");
         if (number > (UINT64_MAX - digit) / 10)
             return rs_fail(RESHARD_ERR_RANGE, "%s, byte %zu: a number beyond 2^64-1", json->what,
                            (size_t)(token->bytes - json->bytes));

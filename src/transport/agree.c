@@ -136,7 +136,7 @@ static reshard_status judge(const ballot *left, const rs_claim *claim)
     if (claim->words != NULL && strcmp(claim->words, left->text) != 0)
         return rs_fail(RESHARD_ERR_MISMATCH, "%s, but rank %d: %s", claim->words, left->holder,
                        left->text);
-    return rs_fail(RESHARD_ERR_MISMATCH, "%s differs from that of rank %d", claim->what,
+    return rs_fail(RESHARD_ERR_MISMATCH, "%s differs from what rank %d has", claim->what,
                    left->holder);
 }
 

@@ -98,10 +98,10 @@ reshard_status rs_group_choose(reshard_group **group)
 {
     if (*group == NULL)
         *group = rs_group_current();
-    return *group != NULL ? RESHARD_OK
-                          : rs_fail(RESHARD_ERR_INVALID,
-                                    "there is no group: none is given, and this thread has no "
-                                    "current one (reshard_group_set_default sets it)");
+    return *group != NULL
+               ? RESHARD_OK
+               : rs_fail(RESHARD_ERR_INVALID, "no group is given, and this thread has no "
+                                              "current one (reshard_group_set_default sets it)");
 }
 
 /* For queries, which have no status: NULL if there is no group, with words. */
@@ -381,8 +381,8 @@ static reshard_status check_members(const reshard_group *group, int32_t count, c
         return rs_fail(RESHARD_ERR_RANGE, "subset: %d ranks of a group of %d", count, group->size);
     for (int32_t i = 0; i < count; i++) {
         if (ranks[i] < 0 || ranks[i] >= group->size)
-            return rs_fail(RESHARD_ERR_RANGE, "subset: there is no rank %d in a group of %d",
-                           ranks[i], group->size);
+            return rs_fail(RESHARD_ERR_RANGE, "subset: rank %d is not in the group of %d", ranks[i],
+                           group->size);
     }
     size_t bytes = (size_t)count * sizeof *ranks;
     int32_t *scratch = rs_allocate(group->context, bytes);

@@ -11,6 +11,7 @@
 
 #include "base/context.h"
 #include "base/error.h"
+#include "base/shorten.h"
 
 #include <assert.h>
 #include <string.h>
@@ -113,7 +114,7 @@ static void fail(void *state, const char *why)
 {
     self *s = state;
     if (!s->broken)
-        (void)strncpy(s->why, why, sizeof s->why - 1);
+        rs_shorten(why, s->why, sizeof s->why);
     s->broken = 1;
 }
 

@@ -154,6 +154,7 @@ static void try_maps(void)
 
 static void try_plans(void)
 {
+    reshard_work *work = NULL;
     reshard_plan_tensor tensor = {.name = "x", .layout = w.layout, .dtype = RESHARD_F32};
     reshard_context *context = NULL;
     reshard_group *group = NULL;
@@ -182,6 +183,7 @@ static void try_plans(void)
     REFUSES(reshard_plan_stage_link, reshard_stage_link, (w.plan, 0, 0, wild));
     REFUSES(reshard_part_get_stats, reshard_part_stats, (w.part, wild));
     REFUSES(reshard_exec_create, reshard_exec_options, (NULL, w.plan, w.group, wild, &exec));
+    REFUSES(reshard_exchange_start, reshard_exchange, (NULL, w.group, wild, &work));
     REFUSES(reshard_cluster_parse, reshard_cluster, ("nodes=2", wild));
     REFUSES(reshard_plan_predict, reshard_cluster, (w.plan, wild, &prediction));
     REFUSES(reshard_prediction_stage, reshard_stage_prediction, (w.prediction, 0, wild));

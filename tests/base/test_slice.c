@@ -46,11 +46,25 @@ static void test_shown(void **state)
     assert_int_equal(rs_slice_shown(slice_of(text, 300)), 200);
 }
 
+static void test_ends_and_begins(void **state)
+{
+    (void)state;
+    rs_slice name = {"a.weight!", 8}, none = {NULL, 0};
+    assert_true(rs_slice_begins(name, "a.") && rs_slice_begins(name, "a.weight"));
+    assert_false(rs_slice_begins(name, "a.weight!") || rs_slice_begins(name, "b"));
+    assert_true(rs_slice_ends(name, "weight") && rs_slice_ends(name, "a.weight"));
+    assert_false(rs_slice_ends(name, "!") || rs_slice_ends(name, "a.") ||
+                 rs_slice_ends(name, "a.weight!"));
+    assert_true(rs_slice_begins(none, "") && rs_slice_ends(none, ""));
+    assert_false(rs_slice_begins(none, "a") || rs_slice_ends(none, "a"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_equals),
         cmocka_unit_test(test_compare),
+        cmocka_unit_test(test_ends_and_begins),
         cmocka_unit_test(test_shown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

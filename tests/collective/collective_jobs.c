@@ -366,44 +366,29 @@ static reshard_status call_blocking(reshard_context *context, job *j, reshard_gr
 static reshard_status call_started(reshard_context *context, job *j, reshard_group *group,
                                    reshard_work **out_work)
 {
+    static const reshard_exchange_kind kinds[] = {
+#define KIND(name) [name] = RESHARD_##name,
+        OPERATION_LIST(KIND)
+#undef KIND
+    };
     int32_t rank = reshard_group_rank(group);
-    const int64_t *counts = j->has_counts ? j->counts : NULL;
-    const void *source = j->sources[rank];
-    void *target = j->targets[rank];
-    const void *const *sources = (const void *const *)j->source_lists[rank];
-    void *const *targets = j->target_lists[rank];
     int64_t receives[RANKS_MAX];
     for (int32_t i = 0; i < j->size; i++)
         receives[i] = j->matrix[i][rank];
-    switch (j->what) {
-    case ALL_GATHER:
-        return reshard_all_gather_start(context, group, j->dtype, j->count, counts, source, target,
-                                        out_work);
-    case REDUCE_SCATTER:
-        return reshard_reduce_scatter_start(context, group, j->dtype, j->reduction, j->count,
-                                            counts, source, target, out_work);
-    case ALL_REDUCE:
-        return reshard_all_reduce_start(context, group, j->dtype, j->reduction, j->count, source,
-                                        target, out_work);
-    case BROADCAST:
-        return reshard_broadcast_start(context, group, j->dtype, j->root, j->count, source, target,
-                                       out_work);
-    case SCATTER:
-        return reshard_scatter_start(context, group, j->dtype, j->root, j->count, counts, source,
-                                     target, out_work);
-    case GATHER:
-        return reshard_gather_start(context, group, j->dtype, j->root, j->count, counts, source,
-                                    target, out_work);
-    case REDUCE:
-        return reshard_reduce_start(context, group, j->dtype, j->reduction, j->root, j->count,
-                                    source, target, out_work);
-    case ALL_TO_ALL_SINGLE:
-        return reshard_all_to_all_single_start(context, group, j->dtype, j->matrix[rank], receives,
-                                               source, target, out_work);
-    default:
-        return reshard_all_to_all_start(context, group, j->dtype, j->matrix[rank], receives,
-                                        sources, targets, out_work);
-    }
+    const reshard_exchange exchange = {.size = sizeof exchange,
+                                       .kind = kinds[j->what],
+                                       .dtype = j->dtype,
+                                       .reduction = j->reduction,
+                                       .root = j->root,
+                                       .count = j->count,
+                                       .counts = j->has_counts ? j->counts : NULL,
+                                       .send_counts = j->matrix[rank],
+                                       .receive_counts = receives,
+                                       .source = j->sources[rank],
+                                       .target = j->targets[rank],
+                                       .sources = (const void *const *)j->source_lists[rank],
+                                       .targets = j->target_lists[rank]};
+    return reshard_exchange_start(context, group, &exchange, out_work);
 }
 
 reshard_status call_job(reshard_context *context, job *j, reshard_group *group,

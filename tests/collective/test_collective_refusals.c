@@ -183,6 +183,32 @@ static reshard_status ask_without_list(reshard_group *g, int32_t r, const void *
                               r == 1 ? NULL : targets);
 }
 
+static reshard_status ask_unknown_kind(reshard_group *g, int32_t r, const void *s, void *t)
+{
+    const reshard_exchange exchange = {.size = sizeof exchange,
+                                       .kind =
+                                           r == 1 ? (reshard_exchange_kind)77 : RESHARD_BROADCAST,
+                                       .dtype = RESHARD_I32,
+                                       .count = 1,
+                                       .source = s,
+                                       .target = t};
+    reshard_work *work = NULL;
+    return reshard_exchange_start(NULL, g, &exchange, &work);
+}
+
+/* A struct that was never filled in fails on all ranks, too. */
+static reshard_status ask_unset_struct(reshard_group *g, int32_t r, const void *s, void *t)
+{
+    const reshard_exchange exchange = {.size = r == 2 ? SIZE_MAX : sizeof exchange,
+                                       .kind = RESHARD_BROADCAST,
+                                       .dtype = RESHARD_I32,
+                                       .count = 1,
+                                       .source = s,
+                                       .target = t};
+    reshard_work *work = NULL;
+    return reshard_exchange_start(NULL, g, &exchange, &work);
+}
+
 static reshard_status ask_chunks(bool reshuffle, reshard_group *g, reshard_chunks from,
                                  reshard_chunks to, const void *s, void *t)
 {
@@ -219,8 +245,8 @@ static reshard_status ask_rank_twice(reshard_group *g, int32_t r, const void *s,
 static const refusal refusals[] = {
     {"negative counts", ask_negative_counts, RESHARD_ERR_RANGE, "rank 0", "rank 1 is -1"},
     {"negative count", ask_negative_count, RESHARD_ERR_RANGE, "rank 2", "-5"},
-    {"high root", ask_high_root, RESHARD_ERR_RANGE, "no rank 3", "broadcast"},
-    {"negative root", ask_negative_root, RESHARD_ERR_RANGE, "rank 1:", "no rank -1"},
+    {"high root", ask_high_root, RESHARD_ERR_RANGE, "rank 3", "broadcast"},
+    {"negative root", ask_negative_root, RESHARD_ERR_RANGE, "rank 1:", "rank -1"},
     {"other root", ask_other_root, RESHARD_ERR_MISMATCH, "rank 1: ", "root 1"},
     {"other counts", ask_other_counts, RESHARD_ERR_MISMATCH, "rank 2: ", "what is passed differs"},
     {"other dtype", ask_other_dtype, RESHARD_ERR_MISMATCH, "rank 1: ", "6 f32"},
@@ -230,9 +256,9 @@ static const refusal refusals[] = {
     {"no dtype", ask_no_dtype, RESHARD_ERR_INVALID, "rank 1:", "all_gather"},
     {"half bytes", ask_half_bytes, RESHARD_ERR_UNSUPPORTED, "f4", "all_gather"},
     {"other half bytes", ask_other_half_bytes, RESHARD_ERR_MISMATCH, "rank 2: ", "u8"},
-    {"half sums", ask_half_sums, RESHARD_ERR_UNSUPPORTED, "no sum of f4", "all_reduce"},
-    {"complex min", ask_complex_min, RESHARD_ERR_UNSUPPORTED, "rank 1:", "no min of c64"},
-    {"float bits", ask_float_bits, RESHARD_ERR_UNSUPPORTED, "no bxor of f32", "reduce_scatter"},
+    {"half sums", ask_half_sums, RESHARD_ERR_UNSUPPORTED, "f4", "all_reduce"},
+    {"complex min", ask_complex_min, RESHARD_ERR_UNSUPPORTED, "rank 1:", "c64"},
+    {"float bits", ask_float_bits, RESHARD_ERR_UNSUPPORTED, "bxor", "reduce_scatter"},
     {"other single", ask_other_single, RESHARD_ERR_MISMATCH, "rank 0: ", "f32"},
     {"almost in place", ask_almost_in_place, RESHARD_ERR_INVALID, "rank 2:", "overlap"},
     {"missing target", ask_missing_target, RESHARD_ERR_INVALID, "rank 1:", "target 0 is NULL"},
@@ -244,6 +270,8 @@ static const refusal refusals[] = {
     {"negative send", ask_negative_send, RESHARD_ERR_RANGE, "rank 0:", "send count 2 is -2"},
     {"without counts", ask_without_counts, RESHARD_ERR_INVALID, "rank 1:", "receive counts"},
     {"without list", ask_without_list, RESHARD_ERR_INVALID, "rank 1:", "targets"},
+    {"unknown kind", ask_unknown_kind, RESHARD_ERR_INVALID, "rank 1:", "77"},
+    {"unset struct", ask_unset_struct, RESHARD_ERR_INVALID, "rank 2:", "exchange"},
     {"reshuffle", ask_reshuffle, RESHARD_ERR_INVALID, "dimension 1", "of 0"},
     {"high dim", ask_high_dim, RESHARD_ERR_RANGE, "rank 2:", "dimension 2"},
     {"foreign rank", ask_foreign_rank, RESHARD_ERR_RANGE, "rank 3", ""},

@@ -323,7 +323,7 @@ static void test_device_mesh__refusals(void **state)
         {RESHARD_ERR_MISMATCH, "rank 2: device mesh: what is passed differs"},
         {RESHARD_ERR_MISMATCH, "rank 0: device mesh: what is passed differs"},
         {RESHARD_ERR_MISMATCH, "rank 3: device mesh: what is passed differs"},
-        {RESHARD_ERR_NOT_FOUND, "rank 0: device mesh: there is no axis \"x\""},
+        {RESHARD_ERR_NOT_FOUND, "rank 0: device mesh: axis \"x\" does not exist"},
         {RESHARD_ERR_INVALID, "axis \"a\" is named too late"},
         {RESHARD_ERR_MISMATCH, "rank 1: slice of a device mesh: what is passed differs"},
         {RESHARD_ERR_INVALID, "no axes"},

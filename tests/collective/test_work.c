@@ -238,7 +238,15 @@ static reshard_status live(void *user, reshard_group *group)
     int32_t rank = reshard_group_rank(group), source = rank, target = -1;
     reshard_work *work = NULL;
     reshard_status status =
-        reshard_all_reduce_start(NULL, group, RESHARD_I32, RESHARD_MAX, 1, &source, &target, &work);
+        reshard_exchange_start(NULL, group,
+                               &(reshard_exchange){.size = sizeof(reshard_exchange),
+                                                   .kind = RESHARD_ALL_REDUCE,
+                                                   .dtype = RESHARD_I32,
+                                                   .reduction = RESHARD_MAX,
+                                                   .count = 1,
+                                                   .source = &source,
+                                                   .target = &target},
+                               &work);
     if (status != RESHARD_OK)
         return status;
     l->early[rank] = reshard_work_restart(work);
@@ -280,8 +288,15 @@ static reshard_status wait_in_disorder(void *user, reshard_group *group)
     reshard_work *works[3] = {NULL};
     reshard_status status = RESHARD_OK;
     for (int i = 0; i < 3 && status == RESHARD_OK; i++) {
-        status = reshard_all_reduce_start(NULL, group, RESHARD_I32, RESHARD_SUM, 1, &one,
-                                          &sums[rank][i], &works[i]);
+        status = reshard_exchange_start(NULL, group,
+                                        &(reshard_exchange){.size = sizeof(reshard_exchange),
+                                                            .kind = RESHARD_ALL_REDUCE,
+                                                            .dtype = RESHARD_I32,
+                                                            .reduction = RESHARD_SUM,
+                                                            .count = 1,
+                                                            .source = &one,
+                                                            .target = &sums[rank][i]},
+                                        &works[i]);
         if (status == RESHARD_OK && rank % 2 == 1)
             status = reshard_work_wait(works[i]);
     }

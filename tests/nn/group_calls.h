@@ -118,17 +118,10 @@ static reshard_status complete(reshard_status status, reshard_work *work)
     return status;
 }
 
-#define COLLECTIVE(name, ...)                                                    \
-    static reshard_status call_##name(fixture *f)                                \
-    {                                                                            \
-        return reshard_##name(NULL, NULL, RESHARD_F64, __VA_ARGS__);             \
-    }                                                                            \
-    static reshard_status call_##name##_start(fixture *f)                        \
-    {                                                                            \
-        reshard_work *work = NULL;                                               \
-        reshard_status status =                                                  \
-            reshard_##name##_start(NULL, NULL, RESHARD_F64, __VA_ARGS__, &work); \
-        return complete(status, work);                                           \
+#define COLLECTIVE(name, ...)                                        \
+    static reshard_status call_##name(fixture *f)                    \
+    {                                                                \
+        return reshard_##name(NULL, NULL, RESHARD_F64, __VA_ARGS__); \
     }
 
 static const int64_t each[] = {1, 1};
@@ -148,11 +141,19 @@ static reshard_status call_all_reduce(fixture *f)
     return sums_up(f, reshard_all_reduce(NULL, NULL, RESHARD_F64, RESHARD_SUM, 1, &f->one, f->two));
 }
 
-static reshard_status call_all_reduce_start(fixture *f)
+static reshard_status call_exchange_start(fixture *f)
 {
     reshard_work *work = NULL;
     reshard_status status =
-        reshard_all_reduce_start(NULL, NULL, RESHARD_F64, RESHARD_SUM, 1, &f->one, f->two, &work);
+        reshard_exchange_start(NULL, NULL,
+                               &(reshard_exchange){.size = sizeof(reshard_exchange),
+                                                   .kind = RESHARD_ALL_REDUCE,
+                                                   .dtype = RESHARD_F64,
+                                                   .reduction = RESHARD_SUM,
+                                                   .count = 1,
+                                                   .source = &f->one,
+                                                   .target = f->two},
+                               &work);
     return sums_up(f, complete(status, work));
 }
 
@@ -419,23 +420,15 @@ static const struct {
     {"reshard_group_gather_bytes", NULL, call_gather_bytes},
     {"reshard_group_alloc", "reshard_group_free", call_alloc},
     {"reshard_all_gather", NULL, call_all_gather},
-    {"reshard_all_gather_start", NULL, call_all_gather_start},
     {"reshard_reduce_scatter", NULL, call_reduce_scatter},
-    {"reshard_reduce_scatter_start", NULL, call_reduce_scatter_start},
     {"reshard_all_reduce", NULL, call_all_reduce},
-    {"reshard_all_reduce_start", NULL, call_all_reduce_start},
+    {"reshard_exchange_start", NULL, call_exchange_start},
     {"reshard_broadcast", NULL, call_broadcast},
-    {"reshard_broadcast_start", NULL, call_broadcast_start},
     {"reshard_scatter", NULL, call_scatter},
-    {"reshard_scatter_start", NULL, call_scatter_start},
     {"reshard_gather", NULL, call_gather},
-    {"reshard_gather_start", NULL, call_gather_start},
     {"reshard_reduce", NULL, call_reduce},
-    {"reshard_reduce_start", NULL, call_reduce_start},
     {"reshard_all_to_all_single", NULL, call_all_to_all_single},
-    {"reshard_all_to_all_single_start", NULL, call_all_to_all_single_start},
     {"reshard_all_to_all", NULL, call_all_to_all},
-    {"reshard_all_to_all_start", NULL, call_all_to_all_start},
     {"reshard_send", "reshard_receive", call_send},
     {"reshard_send_start", "reshard_receive_start", call_send_start},
     {"reshard_reshard_local_shard", NULL, call_reshard_local_shard},

@@ -110,7 +110,7 @@ static reshard_status call_none(fixture *f)
         reshard_status status = make_call(f, i);
         if (alone ? status != RESHARD_OK
                   : status != RESHARD_ERR_INVALID ||
-                        strstr(reshard_error_text(), "there is no group") == NULL)
+                        strstr(reshard_error_text(), "no group is given") == NULL)
             return ranks_say(__FILE__, __LINE__, calls[i].name, RESHARD_ERR_CHECK);
     }
     CHECK(reshard_group_agree(NULL, reshard_error_set(RESHARD_ERR_IO, "mine")) == RESHARD_ERR_IO);

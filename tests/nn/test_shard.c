@@ -111,12 +111,12 @@ static reshard_status body_parameter(void *user, reshard_group *group)
     CHECK(reshard_module_shard_parameter(source, "weight", NULL, 0, group) == RESHARD_ERR_INVALID);
     CHECK(reshard_module_shard_parameter(source, "weight", spec, 4, group) == RESHARD_ERR_RANGE);
     CHECK(is_local(source, "weight"));
-    /* a parameter that stands for nothing */
+    /* a parameter without a tensor */
     reshard_layer_options bare = {.size = sizeof bare, .dtype = RESHARD_F32, .no_bias = 1};
     reshard_module *without = NULL;
     MUST(reshard_linear_create(NULL, 12, 12, &bare, &without));
     CHECK(reshard_module_shard_parameter(without, "bias", spec, 0, group) == RESHARD_ERR_INVALID);
-    CHECK(strstr(reshard_error_text(), "\"bias\" stands for nothing") != NULL);
+    CHECK(strstr(reshard_error_text(), "\"bias\" has no tensor") != NULL);
     reshard_module_release(without);
     /* upstream's: every rank names itself as the source; boxes of another shape */
     CHECK(reshard_module_shard_parameter(source, "weight", spec, rank, group) ==

@@ -160,12 +160,12 @@ static const refusal refusals[] = {
      {{SIZE, .axis_count = 1, .axes = {{6, 0, 0, 1, 2}}}, {.size = 8}},
      2,
      RESHARD_ERR_INVALID,
-     "link 1: its size is not that of link 0"},
+     "link 1: its size differs"},
     {"no tensor",
      {{SIZE, .source = 1, .axis_count = 1, .axes = {{12, 0, 0, 1, 1}}}},
      1,
      RESHARD_ERR_RANGE,
-     "there is no source 1"},
+     "source 1 does not exist"},
     {"empty", {{SIZE, .axis_count = 1, .axes = {{0, 0, 0, 1, 1}}}}, 1, RESHARD_ERR_GAP, "0 of"},
 };
 

@@ -73,9 +73,9 @@ static void test_mesh__wrong_axes(void **state)
     expect_create_error(2, NULL, large, NULL, RESHARD_ERR_RANGE, "more than 2^31-1 ranks");
     expect_create_error(2, NULL, none, NULL, RESHARD_ERR_RANGE, "axis 1 has the size 0");
     expect_create_error(3, twice, sizes, NULL, RESHARD_ERR_INVALID, "two axes are named \"a\"");
-    expect_create_error(1, bad, sizes, NULL, RESHARD_ERR_INVALID, "\"1a\" is no axis name");
-    expect_create_error(1, space, sizes, NULL, RESHARD_ERR_INVALID, "\" a\" is no axis name");
-    expect_create_error(1, dash, sizes, NULL, RESHARD_ERR_INVALID, "\"a-b\" is no axis name");
+    expect_create_error(1, bad, sizes, NULL, RESHARD_ERR_INVALID, "\"1a\" is not an axis name");
+    expect_create_error(1, space, sizes, NULL, RESHARD_ERR_INVALID, "\" a\" is not an axis name");
+    expect_create_error(1, dash, sizes, NULL, RESHARD_ERR_INVALID, "\"a-b\" is not an axis name");
 }
 
 static void test_mesh__wrong_ranks(void **state)

@@ -103,20 +103,20 @@ static void test_remote_device__errors(void **state)
         {"rank:\xd9\xa3", RESHARD_ERR_INVALID, "neither rank:N"}, /* an Arabic digit */
         {"rank:\xc2\xb2", RESHARD_ERR_INVALID, "neither rank:N"}, /* a superscript */
         /* PyTorch: RuntimeError of its device parser. */
-        {"rank:0/cpu2", RESHARD_ERR_SYNTAX, "\"cpu2\" is no device"},
-        {"rank:0/cuda:foo", RESHARD_ERR_SYNTAX, "\"cuda:foo\" is no device"},
-        {"rank:0/foo", RESHARD_ERR_SYNTAX, "\"foo\" is no device"},
-        {"rank:0/random:0", RESHARD_ERR_SYNTAX, "\"random:0\" is no device"},
-        {"rank:0/", RESHARD_ERR_SYNTAX, "\"\" is no device"},
-        {"w/0", RESHARD_ERR_SYNTAX, "\"0\" is no device"},
-        {"w/cuda:", RESHARD_ERR_SYNTAX, "is no device"},
-        {"w/cuda:-1", RESHARD_ERR_SYNTAX, "is no device"},
-        {"w/cuda:01", RESHARD_ERR_SYNTAX, "is no device"},
-        {"w/cuda:1:2", RESHARD_ERR_SYNTAX, "is no device"},
-        {"w/ cpu", RESHARD_ERR_SYNTAX, "is no device"},
-        {"w/CPU", RESHARD_ERR_SYNTAX, "is no device"},
-        {"w/cuda:2147483648", RESHARD_ERR_SYNTAX, "is no device"},
-        {"foo:0/bar", RESHARD_ERR_SYNTAX, "\"bar\" is no device"}, /* the device comes first */
+        {"rank:0/cpu2", RESHARD_ERR_SYNTAX, "\"cpu2\" is not a device"},
+        {"rank:0/cuda:foo", RESHARD_ERR_SYNTAX, "\"cuda:foo\" is not a device"},
+        {"rank:0/foo", RESHARD_ERR_SYNTAX, "\"foo\" is not a device"},
+        {"rank:0/random:0", RESHARD_ERR_SYNTAX, "\"random:0\" is not a device"},
+        {"rank:0/", RESHARD_ERR_SYNTAX, "\"\" is not a device"},
+        {"w/0", RESHARD_ERR_SYNTAX, "\"0\" is not a device"},
+        {"w/cuda:", RESHARD_ERR_SYNTAX, "is not a device"},
+        {"w/cuda:-1", RESHARD_ERR_SYNTAX, "is not a device"},
+        {"w/cuda:01", RESHARD_ERR_SYNTAX, "is not a device"},
+        {"w/cuda:1:2", RESHARD_ERR_SYNTAX, "is not a device"},
+        {"w/ cpu", RESHARD_ERR_SYNTAX, "is not a device"},
+        {"w/CPU", RESHARD_ERR_SYNTAX, "is not a device"},
+        {"w/cuda:2147483648", RESHARD_ERR_SYNTAX, "is not a device"},
+        {"foo:0/bar", RESHARD_ERR_SYNTAX, "\"bar\" is not a device"}, /* the device comes first */
         /* Ours. */
         {"rank:2147483648", RESHARD_ERR_RANGE, "beyond 2^31-1"},
         {"rank:99999999999999999999999999/cpu", RESHARD_ERR_RANGE, "beyond 2^31-1"},

@@ -281,7 +281,7 @@ static const reshard_operation wrong_operation = {.size = sizeof wrong_operation
 
 static const char *const wrong_words[WRONGS] = {
     "wrong: forward: no such luck",
-    "wrong: forward: it failed without words",
+    "wrong: forward: it failed without setting an error text",
     "wrong: forward: output 0 is NULL",
     "wrong: forward: output 0 is f64 scalar, not f64 ",
     "wrong: forward: output 0 is f32 ",

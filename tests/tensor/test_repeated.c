@@ -295,7 +295,7 @@ static reshard_status body_default(void *user, reshard_group *group)
     CHECK(reshard_group_default() == NULL && reshard_current_group() == NULL);
     CHECK(reshard_tensor_create_distributed(NULL, NULL, spec, RESHARD_F32, SHAPE(4), &made) ==
           RESHARD_ERR_INVALID);
-    CHECK(strstr(reshard_error_text(), "there is no group") != NULL);
+    CHECK(strstr(reshard_error_text(), "no group is given") != NULL);
     reshard_group_set_default(group);
     CHECK(reshard_group_default() == group && reshard_current_group() == group);
     TRY(reshard_tensor_create_distributed(NULL, NULL, spec, RESHARD_F32, SHAPE(4), &made));

@@ -90,7 +90,7 @@ static void test_agree__odd_one(void **state)
                                    (int)m.claims[named]);
                 else
                     (void)snprintf(wanted, sizeof wanted,
-                                   "rank %d: meeting: the claim differs from that of rank", named);
+                                   "rank %d: meeting: the claim differs from what rank", named);
                 assert_int_equal(strncmp(m.text[other], wanted, strlen(wanted)), 0);
                 check_heard(&m, size, RESHARD_ERR_MISMATCH, m.text[other]);
             }
@@ -231,7 +231,7 @@ static void check_majority(const meeting *m, int32_t size)
         return;
     }
     check_heard(m, size, RESHARD_ERR_MISMATCH, m->text[0]);
-    assert_int_equal(sscanf(m->text[0], "rank %d: meeting: the claim differs from that of rank %d",
+    assert_int_equal(sscanf(m->text[0], "rank %d: meeting: the claim differs from what rank %d has",
                             &named, &compared),
                      2);
     assert_true(m->claims[named] != m->claims[compared]);

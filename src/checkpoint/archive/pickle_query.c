@@ -3,6 +3,7 @@
  * array of the text keys, so that no choice of keys can make it slow. */
 #include "base/context.h"
 #include "base/error.h"
+#include "base/search.h"
 #include "base/sort.h"
 #include "checkpoint/archive/pickle.h"
 
@@ -241,16 +242,8 @@ void rs_pickle_index_release(rs_pickle_index *index)
 
 const rs_pickle_node *rs_pickle_index_get(const rs_pickle_index *index, rs_slice key)
 {
-    size_t low = 0, high = index->count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        int order = rs_slice_compare(index->pairs[middle].key, key);
-        if (order == 0)
-            return index->pairs[middle].value;
-        if (order < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return NULL;
+    int64_t at, count = (int64_t)index->count;
+    RS_FIND_FIRST(at, count, rs_slice_compare(index->pairs[at].key, key) >= 0);
+    return at < count && rs_slice_compare(index->pairs[at].key, key) == 0 ? index->pairs[at].value
+                                                                          : NULL;
 }

@@ -14,6 +14,7 @@
  */
 #include "base/context.h"
 #include "base/error.h"
+#include "base/search.h"
 #include "checkpoint/archive/pickle_reader.h"
 
 #include <assert.h>
@@ -79,37 +80,25 @@ reshard_status rs_pickle_offer(reader *r, const rs_pickle_mark *mark,
 /* The last batch whose memo entries begin at or before the index; NULL if there is none. */
 static const taken *find_taken(reader *r, int64_t index)
 {
-    int64_t low = 0, high = r->taken_count;
-    if (high == 0 || index < r->taken[0].memo_first) /* mostly classes and keys */
+    int64_t next, count = r->taken_count;
+    if (count == 0 || index < r->taken[0].memo_first) /* mostly classes and keys */
         return NULL;
-    if (index >= r->taken[high - 1].memo_first)
-        return &r->taken[high - 1];
+    if (index >= r->taken[count - 1].memo_first)
+        return &r->taken[count - 1];
     /* Entries between two batches are asked for again and again: they too are classes and keys. */
     const taken *last = &r->taken[r->found_last];
     if (last->memo_first <= index && index < last[1].memo_first)
         return last;
-    while (low < high) {
-        int64_t middle = low + (high - low) / 2;
-        if (r->taken[middle].memo_first <= index)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    r->found_last = low - 1;
-    return &r->taken[low - 1];
+    RS_FIND_FIRST(next, count, r->taken[next].memo_first > index);
+    r->found_last = next - 1;
+    return &r->taken[next - 1];
 }
 
 static const rs_pickle_text_place *find_text(const reader *r, const taken *within, int64_t index)
 {
-    int64_t low = within->text_first, high = within->text_end;
-    while (low < high) {
-        int64_t middle = low + (high - low) / 2;
-        if (r->texts[middle].index < index)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < within->text_end && r->texts[low].index == index ? &r->texts[low] : NULL;
+    int64_t at;
+    RS_FIND_FIRST(at, within->text_end, at >= within->text_first && r->texts[at].index >= index);
+    return at < within->text_end && r->texts[at].index == index ? &r->texts[at] : NULL;
 }
 
 /* Runs the opcodes from `begin` to `end` again. */

@@ -8,6 +8,7 @@
 
 #include "base/context.h"
 #include "base/error.h"
+#include "base/search.h"
 #include "base/sort.h"
 #include "checkpoint/archive/zip_archive.h"
 #include "checkpoint/archive/zip_records.h"
@@ -336,18 +337,10 @@ static reshard_status sort_names(rs_zip *zip)
 
 const rs_zip_member *rs_zip_find(const rs_zip *zip, rs_slice name)
 {
-    size_t low = 0, high = zip->count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        int order = rs_slice_compare(zip->by_name[middle]->name, name);
-        if (order == 0)
-            return zip->by_name[middle];
-        if (order < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return NULL;
+    int64_t at, count = (int64_t)zip->count;
+    RS_FIND_FIRST(at, count, rs_slice_compare(zip->by_name[at]->name, name) >= 0);
+    return at < count && rs_slice_compare(zip->by_name[at]->name, name) == 0 ? zip->by_name[at]
+                                                                             : NULL;
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */

@@ -18,12 +18,6 @@ typedef struct rewriting {
     rs_json_writer writer;
 } rewriting;
 
-static bool ends_with(const rs_json_token *key, const char *ending)
-{
-    size_t length = strlen(ending);
-    return key->count >= length && memcmp(key->bytes + key->count - length, ending, length) == 0;
-}
-
 /* Copies the text up to `place`, and skips what follows up to `next`. */
 static void copy_until(rewriting *r, size_t place, size_t next)
 {
@@ -48,8 +42,8 @@ static reshard_status rewrite_member(rewriting *r, const rs_json_token *key, int
 {
     rs_json_token token;
     bool is_dtype = rs_json_token_is(key, "torch_dtype") || rs_json_token_is(key, "dtype");
-    bool is_part =
-        depth == 0 && ends_with(key, "_config") && !rs_json_token_is(key, "quantization_config");
+    bool is_part = depth == 0 && rs_slice_ends((rs_slice){key->bytes, key->count}, "_config") &&
+                   !rs_json_token_is(key, "quantization_config");
     reshard_status status = rs_json_next(&r->json, &token);
     if (status != RESHARD_OK)
         return status;

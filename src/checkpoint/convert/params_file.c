@@ -56,19 +56,13 @@ static int64_t find_number(const making *m, const char *key)
     return rs_config_find(config, key, &value) || rs_config_find(config, name, &value) ? value : 0;
 }
 
-static bool ends_with(rs_slice name, const char *end)
-{
-    size_t length = strlen(end);
-    return name.count >= length && memcmp(name.bytes + name.count - length, end, length) == 0;
-}
-
 /* A dimension of the first tensor of the output whose name ends like this; 0 if there is none. */
 static int64_t find_size(const making *m, const char *end, int32_t dim)
 {
     const reshard_checkpoint *made = &m->target->mapped->made;
     for (int64_t i = 0; i < made->tensor_count; i++) {
         const rs_stored_tensor *tensor = &made->tensors[i];
-        if (ends_with(tensor->name, end) && dim < tensor->ndim)
+        if (rs_slice_ends(tensor->name, end) && dim < tensor->ndim)
             return tensor->shape[dim];
     }
     return 0;

@@ -6,6 +6,7 @@
 #include "checkpoint/dcp/dcp_metadata.h"
 
 #include "base/context.h"
+#include "base/search.h"
 #include "base/sort.h"
 #include "checkpoint/dcp/dcp_reading.h"
 #include "checkpoint/torch/torch_values.h"
@@ -84,15 +85,9 @@ static reshard_status read_chunk(reading *r, const rs_pickle_node *node, int32_t
 /* The first batch that was taken from a list. Batches of one list follow each other. */
 static int64_t find_batches(const reading *r, const rs_pickle_node *list)
 {
-    int64_t low = 0, high = r->batch_count;
-    while (low < high) {
-        int64_t middle = low + (high - low) / 2;
-        if (r->batches[middle].list < list->at)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    int64_t at;
+    RS_FIND_FIRST(at, r->batch_count, r->batches[at].list >= list->at);
+    return at;
 }
 
 static bool is_batch_of(const reading *r, int64_t batch, const rs_pickle_node *list)

@@ -18,12 +18,6 @@ reshard_status rs_dcp_spend(rs_dcp_reading *r, uint64_t amount)
     return RESHARD_OK;
 }
 
-static bool begins_with(rs_slice text, const char *beginning)
-{
-    size_t count = strlen(beginning);
-    return text.count >= count && memcmp(text.bytes, beginning, count) == 0;
-}
-
 /* The class of an object; NULL if it is not an object of the two projects that write such files. */
 static const rs_pickle_global *class_of(const rs_pickle_node *node)
 {
@@ -33,7 +27,7 @@ static const rs_pickle_global *class_of(const rs_pickle_node *node)
     if (!rs_pickle_is(callable, RS_PICKLE_GLOBAL))
         return NULL;
     rs_slice module = callable->global->module;
-    return begins_with(module, "torch.distributed.") || begins_with(module, "megatron.")
+    return rs_slice_begins(module, "torch.distributed.") || rs_slice_begins(module, "megatron.")
                ? callable->global
                : NULL;
 }

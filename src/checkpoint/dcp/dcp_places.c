@@ -18,24 +18,18 @@ typedef rs_dcp_reading reading;
 
 /* ---- one pair -------------------------------------------------------------------------------- */
 
-static bool begins_with(rs_slice text, const char *beginning)
-{
-    size_t count = strlen(beginning);
-    return text.count >= count && memcmp(text.bytes, beginning, count) == 0;
-}
-
 /* Is it "stream.zstd", with or without a domain, and of version 1.x if it has one? */
 static bool is_zstd(rs_slice descriptor)
 {
     static const char name[] = "stream.zstd";
     size_t at = sizeof name - 1;
-    if (!begins_with(descriptor, name))
+    if (!rs_slice_begins(descriptor, name))
         return false;
     if (at < descriptor.count && descriptor.bytes[at] == '@')
         while (at < descriptor.count && descriptor.bytes[at] != '/')
             at++;
     rs_slice version = {descriptor.bytes + at, descriptor.count - at};
-    return version.count == 0 || rs_slice_equals(version, "/1") || begins_with(version, "/1.");
+    return version.count == 0 || rs_slice_equals(version, "/1") || rs_slice_begins(version, "/1.");
 }
 
 static reshard_status read_transforms(const rs_pickle_node *list, rs_dcp_found *entry)

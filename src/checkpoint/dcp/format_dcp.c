@@ -8,6 +8,7 @@
  * the optimizer, into one folder, which is read as a whole.
  */
 #include "base/context.h"
+#include "base/search.h"
 #include "base/sort.h"
 #include "checkpoint/dcp/dcp_entry.h"
 #include "checkpoint/dcp/dcp_format.h"
@@ -250,15 +251,10 @@ static reshard_status open_files(reading *r)
 /* The index of a file in r->files, which is also its number in the checkpoint. */
 static int32_t find_file(const reading *r, const char *path)
 {
-    int64_t low = 0, high = r->file_count;
-    while (high - low > 1) {
-        int64_t middle = low + (high - low) / 2;
-        if (rs_dcp_file_compare(r->files[middle], path) <= 0)
-            low = middle;
-        else
-            high = middle;
-    }
-    return (int32_t)low;
+    int64_t at;
+    RS_FIND_FIRST(at, r->file_count, rs_dcp_file_compare(r->files[at], path) >= 0);
+    assert(at < r->file_count && rs_dcp_file_compare(r->files[at], path) == 0);
+    return (int32_t)at;
 }
 
 static reshard_status number_files(reading *r, part *from)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* zero_values.c - values in the pickles of DeepSpeed, and names for what becomes of them. */
+#include "base/search.h"
 #include "checkpoint/deepspeed/zero.h"
 
 #include "base/context.h"
@@ -173,17 +174,10 @@ reshard_status rs_zero_add_local(rs_zero_reading *r, const rs_stored_tensor *ten
 
 const rs_zero_parameter *rs_zero_find(const rs_zero_part *part, rs_slice told)
 {
-    int64_t low = 0, high = part->parameter_count;
-    while (low < high) {
-        int64_t middle = low + (high - low) / 2;
-        const rs_zero_parameter *parameter = &part->parameters[part->by_name[middle]];
-        int order = rs_slice_compare(parameter->told, told);
-        if (order == 0)
-            return parameter;
-        if (order < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return NULL;
+    int64_t at, count = part->parameter_count;
+    RS_FIND_FIRST(at, count, rs_slice_compare(part->parameters[part->by_name[at]].told, told) >= 0);
+    if (at == count)
+        return NULL;
+    const rs_zero_parameter *parameter = &part->parameters[part->by_name[at]];
+    return rs_slice_compare(parameter->told, told) == 0 ? parameter : NULL;
 }

@@ -6,6 +6,7 @@
  * are handed on from where they were read, without that copy.
  */
 #include "base/checked.h"
+#include "base/search.h"
 #include "checkpoint/engine/sink.h"
 #include "kernel/cast.h"
 #include "kernel/copy.h"
@@ -58,16 +59,10 @@ typedef struct move_view {
 
 static const rs_block_part *find_part(const rs_worker *worker, int64_t piece)
 {
-    int64_t low = 0, high = worker->part_count;
-    while (low < high) {
-        int64_t middle = low + (high - low) / 2;
-        if (worker->parts[middle].piece < piece)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    assert(low < worker->part_count && worker->parts[low].piece == piece);
-    return &worker->parts[low];
+    int64_t at;
+    RS_FIND_FIRST(at, worker->part_count, worker->parts[at].piece >= piece);
+    assert(at < worker->part_count && worker->parts[at].piece == piece);
+    return &worker->parts[at];
 }
 
 /* Returns false if the block has nothing of the move. */

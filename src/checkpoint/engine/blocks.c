@@ -4,6 +4,7 @@
 
 #include "base/checked.h"
 #include "base/context.h"
+#include "base/search.h"
 
 #include <assert.h>
 
@@ -76,15 +77,9 @@ reshard_status rs_blocks_cut(rs_blocks *blocks, rs_arena *arena, int64_t route_c
 int64_t rs_blocks_route(const rs_blocks *blocks, int64_t block)
 {
     assert(block >= 0 && block < blocks->count);
-    int64_t low = 0, high = blocks->route_count - 1;
-    while (low < high) {
-        int64_t middle = low + (high - low + 1) / 2;
-        if (blocks->firsts[middle] <= block)
-            low = middle;
-        else
-            high = middle - 1;
-    }
-    return low;
+    int64_t next;
+    RS_FIND_FIRST(next, blocks->route_count, blocks->firsts[next] > block);
+    return next - 1;
 }
 
 void rs_blocks_box(const rs_blocks *blocks, int64_t route, int64_t block,

@@ -9,6 +9,7 @@
 
 #include "base/context.h"
 #include "base/error.h"
+#include "base/search.h"
 #include "base/shape.h"
 #include "base/sort.h"
 #include "checkpoint/engine/entry_sums.h"
@@ -46,19 +47,16 @@ static int compare_items(const void *a, const void *b)
 /* The item that holds all of these bytes, or -1. */
 static int64_t find_item(const rs_crcs *crcs, int32_t file, uint64_t at, uint64_t bytes)
 {
-    int64_t low = 0, high = crcs->count;
-    while (high - low > 1) {
-        int64_t middle = low + (high - low) / 2;
-        const rs_stored_crc *item = &crcs->items[middle];
-        if (item->file < file || (item->file == file && item->at <= at))
-            low = middle;
-        else
-            high = middle;
-    }
-    const rs_stored_crc *item = &crcs->items[low];
-    bool is_inside = item->file == file && item->at <= at && at - item->at <= item->bytes &&
+    const rs_stored_crc *items = crcs->items;
+    int64_t next;
+    RS_FIND_FIRST(next, crcs->count,
+                  items[next].file > file || (items[next].file == file && items[next].at > at));
+    if (next == 0)
+        return -1;
+    const rs_stored_crc *item = &items[next - 1];
+    bool is_inside = item->file == file && at - item->at <= item->bytes &&
                      bytes <= item->bytes - (at - item->at);
-    return is_inside ? low : -1;
+    return is_inside ? next - 1 : -1;
 }
 
 static void watch_route(rs_crcs *crcs, const rs_route *route)

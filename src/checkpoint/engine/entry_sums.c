@@ -5,6 +5,7 @@
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/error.h"
+#include "base/search.h"
 
 #include <assert.h>
 #include <string.h>
@@ -49,16 +50,11 @@ void rs_entry_sums_destroy(rs_entry_sums *sums)
 /* The last range that begins at or before byte `at` of the file. */
 static int64_t find_range(const rs_entry_sums *sums, int32_t file, uint64_t at)
 {
-    int64_t low = 0, high = sums->count;
-    while (high - low > 1) {
-        int64_t middle = low + (high - low) / 2;
-        const rs_entry_range *range = &sums->ranges[middle];
-        if (range->file < file || (range->file == file && range->at <= at))
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
+    const rs_entry_range *ranges = sums->ranges;
+    int64_t next;
+    RS_FIND_FIRST(next, sums->count,
+                  ranges[next].file > file || (ranges[next].file == file && ranges[next].at > at));
+    return next > 0 ? next - 1 : 0;
 }
 
 void rs_entry_sums_add(rs_entry_sums *sums, int32_t file, const void *bytes, size_t count,

@@ -5,6 +5,7 @@
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/digest.h"
+#include "base/search.h"
 #include "base/shape.h"
 #include "base/sort.h"
 
@@ -106,16 +107,10 @@ static reshard_status keep_moves(move_list *list, reshard_status status, rs_rout
 /* The first piece in a file, from which the plan counts its shards. Pieces are sorted by file. */
 static int64_t first_piece(const rs_stored_tensor *tensor, int32_t file)
 {
-    int64_t low = 0, high = tensor->piece_count;
-    while (low < high) {
-        int64_t middle = low + (high - low) / 2;
-        if (tensor->pieces[middle].file < file)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    assert(low < tensor->piece_count && tensor->pieces[low].file == file);
-    return low;
+    int64_t at;
+    RS_FIND_FIRST(at, tensor->piece_count, tensor->pieces[at].file >= file);
+    assert(at < tensor->piece_count && tensor->pieces[at].file == file);
+    return at;
 }
 
 /* Adds one record of the plan, as single moves between pieces. */

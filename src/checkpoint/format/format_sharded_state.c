@@ -150,17 +150,11 @@ static reshard_status gather(reshard_checkpoint *checkpoint, rs_occurrences *lis
     return status;
 }
 
-static bool ends_in(rs_slice name, const char *end)
-{
-    size_t length = strlen(end);
-    return name.count >= length && memcmp(name.bytes + name.count - length, end, length) == 0;
-}
-
 /* The first array with this ending; NULL: there is none. */
 static const rs_occurrence *find_ending(const rs_occurrences *list, const char *end)
 {
     int64_t i = 0;
-    while (i < list->count && !ends_in(list->items[i].name, end))
+    while (i < list->count && !rs_slice_ends(list->items[i].name, end))
         i++;
     return i < list->count ? &list->items[i] : NULL;
 }

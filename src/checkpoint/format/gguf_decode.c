@@ -8,6 +8,7 @@
 
 #include "base/context.h"
 #include "base/error.h"
+#include "base/search.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -81,15 +82,9 @@ static reshard_status read_span(const decoding *made, const span *of, uint64_t b
 
 static int64_t find_span(const decoding *made, uint64_t at)
 {
-    int64_t low = 0, high = made->count - 1;
-    while (low < high) {
-        int64_t middle = low + (high - low + 1) / 2;
-        if (made->spans[middle].begin <= at)
-            low = middle;
-        else
-            high = middle - 1;
-    }
-    return low;
+    int64_t next;
+    RS_FIND_FIRST(next, made->count, made->spans[next].begin > at);
+    return next - 1;
 }
 
 static reshard_status read_values(void *user, void *bytes, size_t count, uint64_t at)

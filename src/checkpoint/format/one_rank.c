@@ -4,6 +4,7 @@
 
 #include "base/checked.h"
 #include "base/context.h"
+#include "base/search.h"
 #include "checkpoint/format/rank_layout.h"
 
 #include <string.h>
@@ -35,18 +36,10 @@ static reshard_status make_spec(reshard_checkpoint *checkpoint, const rs_rank_la
 
 static const rs_rank_tensor *find_tensor(const rs_rank_layout *layout, rs_slice name)
 {
-    int64_t low = 0, high = layout->tensor_count;
-    while (low < high) {
-        int64_t middle = low + (high - low) / 2;
-        int order = rs_slice_compare(layout->tensors[middle].name, name);
-        if (order == 0)
-            return &layout->tensors[middle];
-        if (order < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return NULL;
+    const rs_rank_tensor *tensors = layout->tensors;
+    int64_t at, count = layout->tensor_count;
+    RS_FIND_FIRST(at, count, rs_slice_compare(tensors[at].name, name) >= 0);
+    return at < count && rs_slice_compare(tensors[at].name, name) == 0 ? &tensors[at] : NULL;
 }
 
 /* Fills in what the document says about each tensor. Tensors of a group share the text of their

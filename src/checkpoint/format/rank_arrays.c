@@ -3,6 +3,7 @@
 #include "checkpoint/format/rank_arrays.h"
 
 #include "base/error.h"
+#include "base/search.h"
 
 #include <assert.h>
 #include <string.h>
@@ -16,16 +17,10 @@ static int32_t group_of(const rs_rank_arrays *arrays, int64_t entry)
 
 const rs_occurrence *rs_rank_array_at(const rs_rank_arrays *arrays, int32_t position)
 {
-    int64_t low = 0, high = arrays->count;
-    while (low < high) {
-        int64_t middle = low + (high - low) / 2;
-        if (group_of(arrays, middle) < arrays->file_of[position])
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < arrays->count && group_of(arrays, low) == arrays->file_of[position]
-               ? &arrays->items[low]
+    int64_t at;
+    RS_FIND_FIRST(at, arrays->count, group_of(arrays, at) >= arrays->file_of[position]);
+    return at < arrays->count && group_of(arrays, at) == arrays->file_of[position]
+               ? &arrays->items[at]
                : NULL;
 }
 

@@ -26,12 +26,6 @@ static const struct {
 #define PARTS_BYTES 2048
 #define NAMES_LOOKED_AT 1000
 
-static bool ends_with(const char *text, const char *end)
-{
-    size_t length = strlen(text), end_length = strlen(end);
-    return length >= end_length && strcmp(text + length - end_length, end) == 0;
-}
-
 bool rs_name_holds_weights(const char *name)
 {
     static const char *const own[] = {
@@ -39,9 +33,9 @@ bool rs_name_holds_weights(const char *name)
         ".metadata",    ".bin",        ".pt",      ".pth",   ".ckpt", "metadata.pkl", ".gguf"};
     bool holds = strstr(name, ".safetensors.index.") != NULL;
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-        holds = holds || ends_with(name, own[i]);
+        holds = holds || rs_slice_ends(rs_slice_of(name), own[i]);
     for (size_t i = 0; i < ROW_COUNT; i++)
-        holds = holds || ends_with(name, rows[i].ending);
+        holds = holds || rs_slice_ends(rs_slice_of(name), rows[i].ending);
     return holds;
 }
 
@@ -51,7 +45,7 @@ static const char *find_foreign(const rs_opening *opening)
 {
     for (size_t row = 0; row < ROW_COUNT; row++) {
         for (int64_t i = 0; i < opening->name_count; i++) {
-            if (ends_with(opening->names[i], rows[row].ending))
+            if (rs_slice_ends(rs_slice_of(opening->names[i]), rows[row].ending))
                 return rows[row].what;
         }
     }
@@ -69,8 +63,9 @@ static bool holds_weights(const reshard_checkpoint *checkpoint, const char *name
     char *path = rs_path_join(checkpoint->context, checkpoint->folder, name);
     if (path != NULL && rs_folder_list(checkpoint->context, path, &names) == RESHARD_OK) {
         for (int64_t i = 0; !holds && i < names.count; i++)
-            holds = rs_name_holds_weights(names.items[i]) && !ends_with(names.items[i], ".rules") &&
-                    !ends_with(names.items[i], ".partial");
+            holds = rs_name_holds_weights(names.items[i]) &&
+                    !rs_slice_ends(rs_slice_of(names.items[i]), ".rules") &&
+                    !rs_slice_ends(rs_slice_of(names.items[i]), ".partial");
     }
     rs_names_release(&names);
     if (path != NULL)

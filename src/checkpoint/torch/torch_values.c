@@ -216,16 +216,10 @@ reshard_status rs_torch_storage_read(const rs_pickle_node *node, rs_torch_storag
 
 /* ---- kinds ----------------------------------------------------------------------------------- */
 
-static bool starts_with(rs_slice text, const char *begin)
-{
-    size_t length = strlen(begin);
-    return text.count >= length && memcmp(text.bytes, begin, length) == 0;
-}
-
 static bool names_class(const rs_pickle_node *node, const char *name)
 {
     return rs_pickle_is(node, RS_PICKLE_GLOBAL) && rs_slice_equals(node->global->name, name) &&
-           starts_with(node->global->module, "torch.distributed");
+           rs_slice_begins(node->global->module, "torch.distributed");
 }
 
 /* Is it _rebuild_tensor_v2, _rebuild_sparse_tensor, ..? A tensor, or one that is refused by
@@ -234,7 +228,7 @@ static bool rebuilds(const rs_pickle_node *callable)
 {
     return rs_pickle_is(callable, RS_PICKLE_GLOBAL) &&
            rs_slice_equals(callable->global->module, "torch._utils") &&
-           starts_with(callable->global->name, "_rebuild_");
+           rs_slice_begins(callable->global->name, "_rebuild_");
 }
 
 rs_torch_kind rs_torch_kind_of(const rs_pickle_node *node)
@@ -373,7 +367,7 @@ static reshard_status read_dense(rs_arena *arena, const rs_pickle_node *argument
 /* Refuses a tensor that is made by another function than those of dense tensors. */
 static reshard_status fail_kind(const rs_pickle_global *maker)
 {
-    const char *what = starts_with(maker->name, "_rebuild_sparse") ? "is sparse"
+    const char *what = rs_slice_begins(maker->name, "_rebuild_sparse") ? "is sparse"
                        : rs_slice_equals(maker->name, "_rebuild_qtensor")
                            ? "is quantised by PyTorch"
                            : "is not dense";
@@ -429,11 +423,11 @@ static bool is_known_torch(rs_slice module, rs_slice name)
                                           "torch.nn.parameter", "torch.optim.",
                                           "torch.storage",      "torch._C._distributed"};
     if (rs_slice_equals(module, "torch._utils") || rs_slice_equals(module, "torch._tensor"))
-        return starts_with(name, "_rebuild_");
+        return rs_slice_begins(name, "_rebuild_");
     if (rs_slice_equals(module, "torch.serialization"))
         return rs_slice_equals(name, "_get_layout");
     for (size_t i = 0; i < sizeof modules / sizeof *modules; i++) {
-        if (starts_with(module, modules[i]))
+        if (rs_slice_begins(module, modules[i]))
             return true;
     }
     bool is_known = rs_slice_equals(name, "Size") || rs_slice_equals(name, "device") ||
@@ -468,14 +462,15 @@ bool rs_torch_global_is_known(const rs_pickle_global *global)
                                            "int",    "float",     "bool",      "str",     "bytes",
                                            "getattr" /* how protocol 2 writes a class inside a class; it needs another name to do harm */};
     rs_slice module = global->module, name = global->name;
-    if (rs_slice_equals(module, "torch") || starts_with(module, "torch."))
+    if (rs_slice_equals(module, "torch") || rs_slice_begins(module, "torch."))
         return is_known_torch(module, name);
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         if (rs_slice_equals(module, known[i][0]) && rs_slice_equals(name, known[i][1]))
             return true;
     }
-    bool is_numpy = rs_slice_equals(module, "numpy") || starts_with(module, "numpy.core.") ||
-                    starts_with(module, "numpy._core.") || rs_slice_equals(module, "numpy.dtypes");
+    bool is_numpy = rs_slice_equals(module, "numpy") || rs_slice_begins(module, "numpy.core.") ||
+                    rs_slice_begins(module, "numpy._core.") ||
+                    rs_slice_equals(module, "numpy.dtypes");
     for (size_t i = 0; is_numpy && i < sizeof numpy / sizeof *numpy; i++) {
         if (rs_slice_equals(name, numpy[i]))
             return true;

@@ -93,7 +93,8 @@ static reshard_status store(reshard_dtype dtype, double value, unsigned char *at
         return store(rs_dtype_part(dtype), value, at);
     }
     if (!fits_dtype(dtype, value))
-        return rs_fail(RESHARD_ERR_RANGE, "%g is no value of %s", value, reshard_dtype_name(dtype));
+        return rs_fail(RESHARD_ERR_RANGE, "%g is not a value of %s", value,
+                       reshard_dtype_name(dtype));
     switch (dtype) {
 #define CASE(name, type)                          \
     case RESHARD_##name: {                        \

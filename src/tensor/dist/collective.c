@@ -89,7 +89,7 @@ static reshard_status compare(const exchange *x, const rs_outline *all, rs_outli
                            "rank %d asks for another collective, reduction or root than rank 0", i);
     }
     if (x->root < 0 || x->root >= size)
-        return rs_fail(RESHARD_ERR_RANGE, "there is no rank %d in a group of %d", x->root, size);
+        return rs_fail(RESHARD_ERR_RANGE, "rank %d is not in the group of %d", x->root, size);
     *out_whole = all[x->source == AT_ROOT ? x->root : 0];
     if ((rows || x->target == CHUNKS) && out_whole->ndim < 1)
         return rs_fail(RESHARD_ERR_INVALID, "a tensor without dimensions has no rows");

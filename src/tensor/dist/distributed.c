@@ -253,7 +253,7 @@ static reshard_status check_own(int32_t ndim, int64_t count, const reshard_local
     for (int64_t i = 0; i < count; i++) {
         const reshard_tensor *tensor = shards[i].tensor;
         if (tensor == NULL || tensor->distribution != NULL)
-            return rs_fail(RESHARD_ERR_INVALID, "shard %" PRId64 " is no local tensor", i);
+            return rs_fail(RESHARD_ERR_INVALID, "shard %" PRId64 " is not a local tensor", i);
         if (tensor->ndim != ndim)
             return rs_fail(RESHARD_ERR_INVALID, "shard %" PRId64 " is %s, in a tensor of %d dims",
                            i, rs_tensor_describe(tensor).text, ndim);

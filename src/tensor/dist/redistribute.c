@@ -483,7 +483,7 @@ reshard_status reshard_tensor_gather(reshard_tensor *tensor, int32_t root,
     reshard_tensor *whole = NULL;
     reshard_status status = RESHARD_OK;
     if (root < 0 || root >= reshard_group_size(group))
-        status = rs_fail(RESHARD_ERR_RANGE, "gather: there is no rank %d in a group of %d", root,
+        status = rs_fail(RESHARD_ERR_RANGE, "gather: rank %d is not in the group of %d", root,
                          reshard_group_size(group));
     if (status == RESHARD_OK)
         status = rs_layout_simple(tensor->context, reshard_group_size(group), root, NULL,

@@ -279,7 +279,9 @@ static reshard_status check(reshard_tensor *tensor, const reshard_tensor *gradie
     if (tensor == NULL)
         return rs_fail(RESHARD_ERR_INVALID, "backward: the tensor is NULL");
     if (!reshard_tensor_requires_grad(tensor))
-        return rs_fail(RESHARD_ERR_INVALID, "backward: nothing is recorded of this tensor");
+        return rs_fail(
+            RESHARD_ERR_INVALID,
+            "backward: no operation recorded this tensor; does an input require gradients?");
     if (gradient == NULL && (tensor->volume != 1 || rs_dtype_is_complex(tensor->dtype)))
         return rs_fail(RESHARD_ERR_INVALID,
                        "backward: a tensor of %s needs a gradient to begin with",

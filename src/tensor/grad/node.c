@@ -266,7 +266,7 @@ reshard_status reshard_tensor_set_requires_grad(reshard_tensor *tensor, int requ
 {
     if (tensor->node != NULL)
         return rs_fail(RESHARD_ERR_INVALID,
-                       "requires_grad of a tensor that %s computed: it is no leaf",
+                       "requires_grad of a tensor that %s computed: only leaves can have it set",
                        tensor->node->name);
     if (requires && !rs_dtype_is_float(rs_dtype_part(tensor->dtype)))
         return rs_fail(RESHARD_ERR_UNSUPPORTED, "gradients of %s",

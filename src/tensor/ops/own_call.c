@@ -42,7 +42,7 @@ reshard_status rs_own_judge_return(reshard_status status, const char *which)
 {
     reshard_status scope = rs_scope_failed();
     if (scope == RESHARD_OK && status != RESHARD_OK && rs_error_last()->status != status)
-        status = rs_fail(status, "it failed without words");
+        status = rs_fail(status, "it failed without setting an error text");
     return rs_fail_within(scope != RESHARD_OK ? scope : status, "%s", which);
 }
 
@@ -110,8 +110,7 @@ reshard_tensor *reshard_operation_result(reshard_operation_call *call, int32_t i
         return NULL;
     if (!call->forward || !is_below(index, r->operation.output_count) ||
         (r->cache != NULL && !r->on_shards))
-        return rs_scope_fail(
-            rs_fail(RESHARD_ERR_INVALID, "there is no result %d to be made here", index));
+        return rs_scope_fail(rs_fail(RESHARD_ERR_INVALID, "result %d cannot be made here", index));
     reshard_operation_output output = rs_own_output_part(r, call->shards, call->part, index);
     reshard_status status = rs_result_zeros(output.dtype, output.ndim, output.shape, &made);
     return rs_scope_finish(status, made);

@@ -143,7 +143,7 @@ reshard_tensor *reshard_cross_entropy_with(reshard_tensor *logits, reshard_tenso
     if (status == RESHARD_OK)
         status = read_options(logits, options, &read);
     if (status == RESHARD_OK && labels->volume == 0)
-        status = rs_fail(RESHARD_ERR_INVALID, "of no rows");
+        status = rs_fail(RESHARD_ERR_INVALID, "the logits have no rows");
     if (status != RESHARD_OK)
         return rs_scope_fail(rs_fail_within(status, "cross_entropy"));
     if (read.ignores || read.classes != 0 || rs_rows_are_cut(logits))
