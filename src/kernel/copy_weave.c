@@ -279,9 +279,10 @@ static rs_plane turn(const rs_plane *plane)
     return turned;
 }
 
+/* Columns may differ: what one copy has more than another is copied afterwards. */
 static bool is_alike(const rs_plane *a, const rs_plane *b)
 {
-    return a->rows == b->rows && a->columns == b->columns && a->unit == b->unit &&
+    return a->rows == b->rows && a->unit == b->unit && a->source_column == a->unit &&
            a->target_row == b->target_row && a->target_column == b->target_column;
 }
 
@@ -337,39 +338,78 @@ static void weave_plane(const weave *by, const rs_plane *plane, const unsigned c
             by->run(by, &what);
         }
     }
-    rs_copy_fence();
+}
+
+/* Finds the copies that fill the target in turns, by their places. Returns false if a place is
+ * missing. */
+static bool find_strands(int32_t count, const rs_copy *const *copies, void *const *targets,
+                         int32_t parts, int32_t *strands)
+{
+    const rs_plane first = turn(&copies[0]->plane);
+    const unsigned char *base = NULL;
+    int32_t found = 0;
+    for (int pass = 0; pass < 2; pass++) {
+        for (int32_t i = 0; i < count; i++) {
+            const unsigned char *target = targets[i];
+            const rs_plane plane = turn(&copies[i]->plane);
+            if (copies[i]->nest.count != 0 || !is_alike(&plane, &first))
+                continue;
+            if (pass == 0) {
+                base = base == NULL || target < base ? target : base;
+                continue;
+            }
+            int64_t place = (target - base) / first.unit;
+            if ((target - base) % first.unit != 0 || place >= parts || strands[place] >= 0)
+                return false;
+            strands[place] = i;
+            found++;
+        }
+    }
+    return found == parts;
+}
+
+/* Copies the columns from `first` on. */
+static void copy_rest(rs_plane plane, const unsigned char *source, unsigned char *target,
+                      int64_t first)
+{
+    for (int64_t row = 0; row < plane.rows; row++)
+        rs_units_copy(source + row * plane.source_row + first * plane.unit, plane.unit,
+                      target + row * plane.target_row + first * plane.target_column,
+                      plane.target_column, plane.unit, plane.columns - first);
 }
 
 bool rs_weave(int32_t count, const rs_copy *const *copies, const void *const *sources,
               void *const *targets)
 {
-    if (count < 2 || count > WEAVE_MAX)
+    if (count < 2 || copies[0]->kernel == NULL)
         return false;
-    rs_plane planes[WEAVE_MAX];
+    rs_plane plane = turn(&copies[0]->plane);
+    int64_t parts = plane.target_column / plane.unit;
+    if (parts < 2 || parts > rs_min(count, WEAVE_MAX) || plane.target_column % plane.unit != 0)
+        return false;
+    int32_t strands[WEAVE_MAX];
+    memset(strands, -1, sizeof strands);
+    weave by = {.count = (int32_t)parts, .unit = plane.unit};
+    if (!find_strands(count, copies, targets, by.count, strands) || !choose(&by, plane.cpu))
+        return false;
     const unsigned char *at[WEAVE_MAX] = {NULL};
     int64_t row_steps[WEAVE_MAX];
-    unsigned char *base = targets[0];
-    for (int32_t i = 0; i < count; i++) {
-        if (copies[i]->nest.count != 0 || copies[i]->kernel == NULL)
-            return false;
-        planes[i] = turn(&copies[i]->plane);
-        if ((unsigned char *)targets[i] < base)
-            base = targets[i];
+    for (int32_t k = 0; k < by.count; k++) {
+        const rs_plane own = turn(&copies[strands[k]]->plane);
+        at[k] = sources[strands[k]];
+        row_steps[k] = own.source_row;
+        plane.columns = rs_min(plane.columns, own.columns);
     }
-    int64_t unit = planes[0].unit;
-    if (planes[0].target_column != count * unit)
-        return false;
+    weave_plane(&by, &plane, at, row_steps, targets[strands[0]]);
     for (int32_t i = 0; i < count; i++) {
-        int64_t place = ((unsigned char *)targets[i] - base) / unit;
-        if (!is_alike(&planes[i], &planes[0]) || planes[i].source_column != unit ||
-            place >= count || ((unsigned char *)targets[i] - base) % unit != 0 || at[place] != NULL)
-            return false;
-        at[place] = sources[i];
-        row_steps[place] = planes[i].source_row;
+        bool woven = false;
+        for (int32_t k = 0; k < by.count; k++)
+            woven = woven || strands[k] == i;
+        if (woven)
+            copy_rest(turn(&copies[i]->plane), sources[i], targets[i], plane.columns);
+        else
+            rs_copy_run_part(copies[i], sources[i], targets[i], 0, rs_copy_outer_count(copies[i]));
     }
-    weave by = {.count = count, .unit = unit};
-    if (!choose(&by, planes[0].cpu))
-        return false;
-    weave_plane(&by, &planes[0], at, row_steps, base);
+    rs_copy_fence();
     return true;
 }

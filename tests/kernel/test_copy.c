@@ -358,13 +358,17 @@ static void test_copy__together(void **state)
     free(target);
 }
 
-/* Copies that fill one target in turns: in any order, of any width, at any alignment, and with one
- * that does not fit in. */
-static void check_woven(int32_t parts, int32_t unit, size_t shift, bool odd_one,
+/* How copies that fill one target in turns may differ from one another. */
+enum { ALIKE, ONE_IS_SHORTER, ONE_IS_MISSING, ONE_MORE, DIFFERENCES };
+
+/* Copies that fill one target in turns: in any order, of any width, at any alignment. One may be
+ * shorter or missing, or there is a last unit that is not whole. */
+static void check_woven(int32_t parts, int32_t unit, size_t shift, int difference,
                         const rs_copy_tuning *tuning)
 {
-    enum { ROWS = 3, COLUMNS = 1501, PARTS = 16 };
-    size_t row = (size_t)parts * COLUMNS * (size_t)unit, line = COLUMNS * (size_t)unit;
+    enum { ROWS = 3, PARTS = 17 };
+    int64_t length = 101 + 9000 / (unit * parts); /* more than streaming collects at a time */
+    size_t line = (size_t)(length * unit), row = (size_t)parts * line + 1;
     size_t bytes = ROWS * row + 16, source_bytes = ROWS * row + shift;
     unsigned char *sources = malloc(source_bytes), *target = malloc(bytes);
     unsigned char *wanted = malloc(bytes);
@@ -379,19 +383,28 @@ static void check_woven(int32_t parts, int32_t unit, size_t shift, bool odd_one,
     const rs_copy *copies[PARTS];
     const void *from[PARTS];
     void *to[PARTS];
-    for (int32_t k = 0; k < parts; k++) {
+    int32_t count = difference == ONE_MORE ? parts + 1 : parts;
+    for (int32_t k = 0; k < count; k++) {
         int32_t place = (k + 1) % parts;
-        int64_t size[] = {ROWS, odd_one && k == 0 ? COLUMNS - 1 : COLUMNS};
-        int64_t source_strides[] = {COLUMNS, 1},
-                target_strides[] = {(int64_t)parts * COLUMNS, parts};
+        int64_t columns = length - (k == 0 && difference == ONE_IS_SHORTER);
+        int64_t size[] = {ROWS, columns, unit};
+        int64_t source_strides[] = {(int64_t)line, unit, 1};
+        int64_t target_strides[] = {(int64_t)row, parts * unit, 1};
         from[k] = sources + shift + (size_t)k * ROWS * line;
-        to[k] = target + shift + (size_t)(place * unit);
-        rs_copy_prepare_tuned(&copy[k], tuning, unit, 2, size, source_strides, target_strides);
-        rs_copy_reference(unit, 2, size, source_strides, target_strides, from[k],
-                          wanted + shift + (size_t)(place * unit));
+        size_t start = shift + (size_t)(place * unit);
+        if (k == parts) { /* one byte behind the units of each row */
+            size[1] = size[2] = source_strides[0] = 1;
+            start = shift + row - 1;
+        }
+        to[k] = target + start;
+        rs_copy_prepare_tuned(&copy[k], tuning, 1, 3, size, source_strides, target_strides);
         copies[k] = &copy[k];
+        if (k == 0 && difference == ONE_IS_MISSING)
+            continue;
+        rs_copy_reference(1, 3, size, source_strides, target_strides, from[k], wanted + start);
     }
-    rs_copy_run_together(parts, copies, from, to);
+    int32_t first = difference == ONE_IS_MISSING ? 1 : 0;
+    rs_copy_run_together(count - first, copies + first, from + first, to + first);
     assert_memory_equal(target, wanted, bytes);
     free(sources);
     free(target);
@@ -409,8 +422,8 @@ static void test_copy__woven(void **state)
                 rs_copy_tuning tuning = {.cpu = (rs_cpu)(way / 2),
                                          .stream_bytes = way % 2 != 0 ? 0 : SIZE_MAX};
                 size_t shift = (p + u + (size_t)way) % 3;
-                check_woven(parts[p], units[u], shift, false, &tuning);
-                check_woven(parts[p], units[u], shift, true, &tuning);
+                for (int difference = 0; difference < DIFFERENCES; difference++)
+                    check_woven(parts[p], units[u], shift, difference, &tuning);
             }
         }
     }
