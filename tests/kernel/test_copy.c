@@ -207,6 +207,8 @@ static const kernel_row kernel_rows[] = {
     {"shuffle 16", "shuffle 16", "units", ONE(1, 3001, 3, 1), "shuffle 64"},
     {"shuffle 16", "shuffle 16", "units", ONE(1, 3001, 8, 1), "shuffle 64"},
     {"shuffle 16", "shuffle 16", "units", ONE(3, 1001, 2, 1), "shuffle 64"},
+    /* The last vector reads up to the end, and would write beyond it. */
+    {"shuffle 16", "shuffle 16", "units", TWO(1, 100, 6, 10, 1, 6, 1), "shuffle 64"},
     {"units, staged", "units", "units", ONE(1, 3001, -3, 1), NULL},
     {"units, staged", "units", "units", ONE(3, 1001, 40, 1), NULL},
     {"units", "units", "units", ONE(1, 255, 3, 1), NULL},
