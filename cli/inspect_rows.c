@@ -2,10 +2,11 @@
 /*
  * inspect_rows.c - chooses tensors, and joins those that differ only in numbers.
  *
- * Tensors are sorted by name, numbers apart, then by dtype, shape and split, so that the tensors of
- * a row are neighbours. A number is a part of a name between two dots. The split is compared by a
- * hash of all boxes and their files. A collision would only join two rows, whose count still says
- * how many tensors there are.
+ * Tensors are sorted by name. In that order each is given to its row, which is found by a hash of
+ * the name, numbers apart, and of dtype, shape and split; so rows come in the order of their first
+ * names. A number is a part of a name between two dots. The split is compared by a hash of all
+ * boxes and their files. A collision would only join two rows, whose count still says how many
+ * tensors there are.
  */
 #include "cli/inspect_rows.h"
 
@@ -163,7 +164,7 @@ static int compare_apart(const cli_name *a, const cli_name *b)
 
 /* A tensor, and what has to be equal to be in one row with others. */
 typedef struct row_item {
-    cli_name name; /* its index is the item's place in the order of names */
+    cli_name name;
     int64_t tensor;
     reshard_dtype dtype;
     int32_t ndim;
@@ -243,24 +244,129 @@ static int compare_kinds(const row_item *x, const row_item *y)
     return order != 0 ? order : (x->split > y->split) - (x->split < y->split);
 }
 
-static int compare_items(const void *a, const void *b)
+/* Equal for items of one kind. */
+static uint64_t hash_kind(const row_item *item)
 {
-    const row_item *x = a, *y = b;
-    int order = compare_kinds(x, y);
-    return order != 0 ? order : (x->name.index > y->name.index) - (x->name.index < y->name.index);
+    uint64_t hash = mix((uint64_t)item->dtype, item->split);
+    int numbers = 0;
+    for (size_t i = 0; i < item->name.count;) {
+        size_t length =
+            numbers < NUMBERS_MAX ? measure_number(item->name.bytes, item->name.count, i) : 0;
+        /* a number is no byte */
+        hash = mix(hash, length != 0 ? 256 : (unsigned char)item->name.bytes[i]);
+        numbers += length != 0;
+        i += length != 0 ? length : 1;
+    }
+    for (const char *at = item->stored_as; at != NULL && *at != '\0'; at++)
+        hash = mix(hash, (unsigned char)*at);
+    return mix_numbers(mix(hash, (uint64_t)item->ndim), item->ndim, item->shape);
 }
 
-/* Gives each item its place in the order of names. */
-static void order_items(row_item *items, int64_t count)
+/* Sorts the items by name. */
+static void order_items(const row_item *items, int64_t count, int64_t *order)
 {
     cli_name *names = cli_allocate((size_t)count + 1, sizeof *names);
     for (int64_t i = 0; i < count; i++)
         names[i] = items[i].name;
     cli_names_sort(names, (size_t)count);
     for (int64_t i = 0; i < count; i++)
-        items[names[i].index].name.index = i;
+        order[i] = names[i].index;
     free(names);
 }
+
+/* ---- kinds ----------------------------------------------------------------------------------- */
+
+/* The kinds of items found so far, numbered as they come, in a hash table whose places are taken
+ * one after another. */
+typedef struct kinds {
+    const row_item *items;
+    int64_t *places;    /* kind + 1, or 0: none */
+    size_t place_count; /* a power of two, more than twice the number of kinds */
+    int64_t *firsts;    /* by kind: its first item */
+    uint64_t *hashes;
+    int64_t *counts; /* of items */
+    int64_t count, capacity;
+} kinds;
+
+static void put_kind(kinds *k, int64_t kind)
+{
+    size_t at = k->hashes[kind] & (k->place_count - 1);
+    while (k->places[at] != 0)
+        at = (at + 1) & (k->place_count - 1);
+    k->places[at] = kind + 1;
+}
+
+static void *grow_array(void *old, int64_t count, int64_t capacity, size_t bytes)
+{
+    void *larger = cli_allocate((size_t)capacity, bytes);
+    if (count != 0)
+        memcpy(larger, old, (size_t)count * bytes);
+    free(old);
+    return larger;
+}
+
+static void grow_kinds(kinds *k)
+{
+    k->capacity = k->capacity == 0 ? 16 : 2 * k->capacity;
+    k->firsts = grow_array(k->firsts, k->count, k->capacity, sizeof *k->firsts);
+    k->hashes = grow_array(k->hashes, k->count, k->capacity, sizeof *k->hashes);
+    k->counts = grow_array(k->counts, k->count, k->capacity, sizeof *k->counts);
+    free(k->places);
+    k->place_count = (size_t)(4 * k->capacity);
+    k->places = cli_allocate(k->place_count, sizeof *k->places);
+    memset(k->places, 0, k->place_count * sizeof *k->places);
+    for (int64_t i = 0; i < k->count; i++)
+        put_kind(k, i);
+}
+
+static int64_t find_kind(kinds *k, int64_t item)
+{
+    uint64_t hash = hash_kind(&k->items[item]);
+    if (k->count == k->capacity)
+        grow_kinds(k);
+    for (size_t at = hash & (k->place_count - 1); k->places[at] != 0;
+         at = (at + 1) & (k->place_count - 1)) {
+        int64_t kind = k->places[at] - 1;
+        if (k->hashes[kind] == hash &&
+            compare_kinds(&k->items[k->firsts[kind]], &k->items[item]) == 0)
+            return kind;
+    }
+    k->firsts[k->count] = item;
+    k->hashes[k->count] = hash;
+    k->counts[k->count] = 0;
+    put_kind(k, k->count);
+    return k->count++;
+}
+
+/* Puts items of one kind together; kinds by their first items, each in the order it had. Returns
+ * the number of kinds, and how many items each has. The caller frees out_counts. */
+static int64_t join_items(const row_item *items, int64_t count, int64_t *order,
+                          int64_t **out_counts)
+{
+    kinds found = {.items = items};
+    int64_t *by_item = cli_allocate((size_t)count + 1, sizeof *by_item);
+    for (int64_t i = 0; i < count; i++) {
+        by_item[i] = find_kind(&found, order[i]);
+        found.counts[by_item[i]]++;
+    }
+    int64_t *joined = cli_allocate((size_t)count + 1, sizeof *joined);
+    int64_t *starts = cli_allocate((size_t)found.count + 1, sizeof *starts);
+    for (int64_t i = 0; i < found.count; i++)
+        starts[i] = i == 0 ? 0 : starts[i - 1] + found.counts[i - 1];
+    for (int64_t i = 0; i < count; i++)
+        joined[starts[by_item[i]]++] = order[i];
+    memcpy(order, joined, (size_t)count * sizeof *order);
+    free(joined);
+    free(starts);
+    free(by_item);
+    free(found.places);
+    free(found.firsts);
+    free(found.hashes);
+    *out_counts = found.counts;
+    return found.count;
+}
+
+/* ---- names of rows --------------------------------------------------------------------------- */
 
 typedef struct number_range {
     int64_t least, most;
@@ -305,18 +411,18 @@ static char *write_pattern(const cli_name *name, const number_range ranges[NUMBE
     return text;
 }
 
-/* Makes the row of neighbouring items, of which the first comes first by name. */
-static cli_tensor_row make_row(const row_item *items, int64_t count)
+/* Makes the row of some items, of which the first comes first by name. */
+static cli_tensor_row make_row(const row_item *items, const int64_t *order, int64_t count)
 {
     char shown[CLI_NAME_TEXT];
     number_range ranges[NUMBERS_MAX + 1] = {{0, 0}};
     size_t length = 0;
-    cli_tensor_row row = {.first = items[0].tensor, .count = count};
+    cli_tensor_row row = {.first = items[order[0]].tensor, .count = count};
     for (int64_t i = 0; i < count; i++) {
-        widen_ranges(&items[i].name, i == 0, ranges);
-        row.bytes = add_capped(row.bytes, items[i].bytes);
+        widen_ranges(&items[order[i]].name, i == 0, ranges);
+        row.bytes = add_capped(row.bytes, items[order[i]].bytes);
     }
-    char *pattern = write_pattern(&items[0].name, ranges, &length);
+    char *pattern = write_pattern(&items[order[0]].name, ranges, &length);
     (void)cli_name_text(pattern, length, shown);
     free(pattern);
     size_t room = strlen(shown) + 32;
@@ -328,47 +434,30 @@ static cli_tensor_row make_row(const row_item *items, int64_t count)
     return row;
 }
 
-typedef struct placed_row {
-    int64_t place; /* of its first tensor in the order of names */
-    cli_tensor_row row;
-} placed_row;
-
-static int compare_places(const void *a, const void *b)
+static cli_tensor_row *make_rows(const row_item *items, int64_t count, int all, int64_t *out_count)
 {
-    const placed_row *x = a, *y = b;
-    return (x->place > y->place) - (x->place < y->place);
-}
-
-static int64_t join_items(const row_item *items, int64_t count, int all, placed_row *rows)
-{
-    int64_t row_count = 0;
-    for (int64_t i = 0, next; i < count; i = next) {
-        for (next = i + 1; !all && next < count && compare_kinds(&items[i], &items[next]) == 0;)
-            next++;
-        rows[row_count++] = (placed_row){items[i].name.index, make_row(items + i, next - i)};
+    int64_t *order = cli_allocate((size_t)count + 1, sizeof *order), *counts = NULL;
+    order_items(items, count, order);
+    int64_t row_count = all ? count : join_items(items, count, order, &counts);
+    cli_tensor_row *rows = cli_allocate((size_t)row_count + 1, sizeof *rows);
+    for (int64_t i = 0, first = 0; i < row_count; i++) {
+        int64_t own = all ? 1 : counts[i];
+        rows[i] = make_row(items, order + first, own);
+        first += own;
     }
-    return row_count;
+    free(order);
+    free(counts);
+    *out_count = row_count;
+    return rows;
 }
 
 reshard_status cli_tensor_rows_make(const cli_inspection *shown, int all, cli_tensor_row **out_rows,
                                     int64_t *out_count)
 {
-    size_t room = (size_t)shown->count + 1;
-    row_item *items = cli_allocate(room, sizeof *items);
+    row_item *items = cli_allocate((size_t)shown->count + 1, sizeof *items);
     reshard_status status = list_items(shown, items);
-    if (status == RESHARD_OK) {
-        placed_row *placed = cli_allocate(room, sizeof *placed);
-        order_items(items, shown->count);
-        qsort(items, (size_t)shown->count, sizeof *items, compare_items);
-        int64_t count = join_items(items, shown->count, all, placed);
-        qsort(placed, (size_t)count, sizeof *placed, compare_places);
-        cli_tensor_row *rows = cli_allocate(room, sizeof *rows);
-        for (int64_t i = 0; i < count; i++)
-            rows[i] = placed[i].row;
-        free(placed);
-        *out_rows = rows;
-        *out_count = count;
-    }
+    if (status == RESHARD_OK)
+        *out_rows = make_rows(items, shown->count, all, out_count);
     free(items);
     return status;
 }

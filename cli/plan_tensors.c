@@ -34,7 +34,8 @@ static reshard_status find_map(const cli_conversion *made, int *out_has_map)
 {
     reshard_status status = RESHARD_OK;
     *out_has_map = 0;
-    for (int64_t i = 0; status == RESHARD_OK && !*out_has_map && i < made->stats.tensor_count; i++) {
+    for (int64_t i = 0; status == RESHARD_OK && !*out_has_map && i < made->stats.tensor_count;
+         i++) {
         reshard_conversion_tensor tensor = {.size = sizeof tensor};
         status = reshard_conversion_get_tensor(made->conversion, i, &tensor);
         *out_has_map = status == RESHARD_OK && tensor.map_file != NULL;

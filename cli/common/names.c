@@ -31,10 +31,26 @@ static size_t skip_number(const char *bytes, size_t count, const char **out_digi
     return end;
 }
 
+/* Where two names may differ first: numbers are compared whole, so not within one. Names of one
+ * model mostly begin alike. */
+static size_t skip_alike(const cli_name *x, const cli_name *y)
+{
+    size_t count = x->count < y->count ? x->count : y->count, at = 0;
+    for (; at + sizeof(uint64_t) <= count; at += sizeof(uint64_t)) {
+        if (memcmp(x->bytes + at, y->bytes + at, sizeof(uint64_t)) != 0)
+            break;
+    }
+    while (at < count && x->bytes[at] == y->bytes[at])
+        at++;
+    while (at > 0 && is_digit(x->bytes[at - 1]))
+        at--;
+    return at;
+}
+
 static int compare_names(const void *a, const void *b)
 {
     const cli_name *x = a, *y = b;
-    size_t i = 0, j = 0;
+    size_t i = skip_alike(x, y), j = i;
     while (i < x->count && j < y->count) {
         const char *m, *n;
         size_t m_length = skip_number(x->bytes + i, x->count - i, &m);

@@ -8,7 +8,9 @@
  *     the call fails.
  *  2. Before the allocator is called, kept blocks are freed until everything in use and everything
  *     kept fit into bytes_max together, and until large blocks, in use or kept, take no more than
- *     blocks_most.
+ *     blocks_most. Both are decided by counts that do not change while a block goes from one thread
+ *     to the next: if another thread counted it as kept and as used at once, it would free a block
+ *     without need, and every page of the next one would have to be cleared again.
  */
 #include "base/context.h"
 
@@ -21,9 +23,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
-/* Smallest block that is kept after release, and smallest one that is made of huge pages. */
+/* Smallest block that is kept after release, and smallest one that begins at a huge page. */
 #define KEEP_BYTES_MIN ((size_t)1 << 20)
 #define HUGE_BYTES_MIN ((size_t)4 << 20)
 #define HUGE_PAGE_BYTES ((size_t)2 << 20)
@@ -33,6 +34,7 @@ struct reshard_context {
     size_t bytes_max;
     atomic_size_t bytes_now;
     atomic_size_t bytes_peak;
+    atomic_size_t others_now;  /* those of bytes_now that no block has that can be kept */
     atomic_size_t blocks_now;  /* bytes of large blocks in use */
     atomic_size_t blocks_most; /* the maximum of blocks_now since the last trim */
     rs_kept kept; /* used with malloc only; a user's allocator may do its own caching */
@@ -69,16 +71,14 @@ static void malloc_release(void *user, void *memory, size_t bytes)
 static const reshard_allocator malloc_allocator = {malloc_allocate, malloc_resize, malloc_release,
                                                    NULL};
 
-/* With huge pages there is one page fault for every 2 MiB instead of one for every 4 KiB. If the
- * kernel ignores the advice, the memory is made of ordinary pages. */
+/* At such addresses a system that makes huge pages by itself can do so from the first byte: then
+ * there is one page fault for every 2 MiB instead of one for every 4 KiB. The system is not asked
+ * for them, because a virtual machine whose host takes back free blocks gets slower with them. */
 static void *malloc_huge(size_t bytes)
 {
     void *memory = NULL;
     if (posix_memalign(&memory, HUGE_PAGE_BYTES, bytes) != 0)
         return NULL;
-#ifdef MADV_HUGEPAGE
-    (void)madvise(memory, bytes / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES, MADV_HUGEPAGE);
-#endif
     return memory;
 }
 
@@ -105,6 +105,7 @@ reshard_status reshard_context_create(const reshard_context_options *options,
     context->allocator = *allocator;
     atomic_init(&context->bytes_now, 0);
     atomic_init(&context->bytes_peak, 0);
+    atomic_init(&context->others_now, 0);
     atomic_init(&context->blocks_now, 0);
     atomic_init(&context->blocks_most, 0);
     context->bytes_max = chosen.memory_bytes_max;
@@ -188,6 +189,23 @@ static void give_back(reshard_context *context, size_t bytes)
         (void)atomic_fetch_sub(&context->bytes_now, bytes);
 }
 
+/* The same for memory that is never kept. */
+static bool reserve_other(reshard_context *context, size_t bytes)
+{
+    if (!reserve(context, bytes))
+        return false;
+    if (context != NULL)
+        (void)atomic_fetch_add(&context->others_now, bytes);
+    return true;
+}
+
+static void give_back_other(reshard_context *context, size_t bytes)
+{
+    if (context != NULL)
+        (void)atomic_fetch_sub(&context->others_now, bytes);
+    give_back(context, bytes);
+}
+
 static size_t at_least_one(size_t bytes)
 {
     return bytes != 0 ? bytes : 1;
@@ -195,11 +213,10 @@ static size_t at_least_one(size_t bytes)
 
 static bool is_too_much(reshard_context *context)
 {
-    size_t kept = atomic_load(&context->kept.bytes);
-    return kept != 0 &&
-           (atomic_load(&context->blocks_now) + kept > atomic_load(&context->blocks_most) ||
-            (context->bytes_max != 0 &&
-             atomic_load(&context->bytes_now) + kept > context->bytes_max));
+    size_t held = atomic_load(&context->kept.held);
+    return held > atomic_load(&context->blocks_most) ||
+           (context->bytes_max != 0 &&
+            atomic_load(&context->others_now) + held > context->bytes_max);
 }
 
 /* Frees kept blocks to make room for an allocation that has already been reserved. */
@@ -224,17 +241,24 @@ static void *call_allocator(reshard_context *context, size_t bytes, bool huge)
 static void *allocate(reshard_context *context, size_t bytes, bool huge)
 {
     void *memory = call_allocator(context, bytes, huge);
-    if (memory == NULL) {
-        give_back(context, bytes);
+    if (memory == NULL)
         allocation_status = rs_fail(RESHARD_ERR_NO_MEMORY, "no memory for %zu bytes", bytes);
-    }
+    return memory;
+}
+
+static void *allocate_other(reshard_context *context, size_t bytes, bool huge)
+{
+    if (!reserve_other(context, bytes))
+        return NULL;
+    void *memory = allocate(context, bytes, huge);
+    if (memory == NULL)
+        give_back_other(context, bytes);
     return memory;
 }
 
 void *rs_allocate(reshard_context *context, size_t bytes)
 {
-    bytes = at_least_one(bytes);
-    return reserve(context, bytes) ? allocate(context, bytes, false) : NULL;
+    return allocate_other(context, at_least_one(bytes), false);
 }
 
 static bool is_kept(const reshard_context *context, size_t bytes)
@@ -247,17 +271,21 @@ void *rs_block_allocate(reshard_context *context, size_t bytes)
 {
     bool huge = bytes >= HUGE_BYTES_MIN && allocator_of(context)->allocate == malloc_allocate;
     if (!is_kept(context, bytes))
-        return reserve(context, at_least_one(bytes)) ? allocate(context, at_least_one(bytes), huge)
-                                                     : NULL;
+        return allocate_other(context, at_least_one(bytes), huge);
     if (!reserve(context, bytes))
         return NULL;
     size_t before = atomic_fetch_add(&context->blocks_now, bytes);
     note_most(&context->blocks_most, before + bytes);
     void *memory = rs_kept_take(&context->kept, bytes);
-    if (memory == NULL)
-        memory = allocate(context, bytes, huge);
-    if (memory == NULL)
+    if (memory != NULL)
+        return memory;
+    (void)atomic_fetch_add(&context->kept.held, bytes);
+    memory = allocate(context, bytes, huge);
+    if (memory == NULL) {
+        (void)atomic_fetch_sub(&context->kept.held, bytes);
         (void)atomic_fetch_sub(&context->blocks_now, bytes);
+        give_back(context, bytes);
+    }
     return memory;
 }
 
@@ -300,12 +328,12 @@ void rs_release(reshard_context *context, void *memory, size_t bytes)
     bytes = at_least_one(bytes);
     const reshard_allocator *allocator = allocator_of(context);
     allocator->release(allocator->user, memory, bytes);
-    give_back(context, bytes);
+    give_back_other(context, bytes);
 }
 
 static void *resize(reshard_context *context, void *memory, size_t bytes_old, size_t bytes_new)
 {
-    if (!reserve(context, bytes_new - bytes_old))
+    if (!reserve_other(context, bytes_new - bytes_old))
         return NULL;
     const reshard_allocator *allocator = allocator_of(context);
     make_way(context);
@@ -314,7 +342,7 @@ static void *resize(reshard_context *context, void *memory, size_t bytes_old, si
         moved = allocator->resize(allocator->user, memory, bytes_old, bytes_new);
     } while (moved == NULL && context != NULL && rs_kept_drop(&context->kept, allocator));
     if (moved == NULL) {
-        give_back(context, bytes_new - bytes_old);
+        give_back_other(context, bytes_new - bytes_old);
         allocation_status = rs_fail(RESHARD_ERR_NO_MEMORY, "no memory for %zu bytes", bytes_new);
     }
     return moved;

@@ -98,6 +98,7 @@ bool rs_kept_drop(rs_kept *kept, const reshard_allocator *allocator)
     ASAN_UNPOISON_MEMORY_REGION(oldest->memory, oldest_bytes);
     allocator->release(allocator->user, oldest->memory, oldest_bytes);
     (void)atomic_fetch_sub(&kept->bytes, oldest_bytes);
+    (void)atomic_fetch_sub(&kept->held, oldest_bytes);
     settle(oldest, EMPTY);
     return true;
 }

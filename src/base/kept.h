@@ -27,6 +27,10 @@ typedef struct rs_kept_slot {
 typedef struct rs_kept {
     rs_kept_slot slots[RS_KEPT_SLOTS];
     atomic_size_t bytes; /* in all slots; never less than what is really kept */
+    /* Of the blocks in slots and of those that were taken out or are to be put in. Taking and
+     * putting do not change it, so other threads never see a block twice in it. Whoever allocates
+     * a block adds it first; dropping one subtracts it. */
+    atomic_size_t held;
     atomic_uint_least64_t count;
 } rs_kept;
 

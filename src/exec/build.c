@@ -22,6 +22,18 @@
 /* Shorter runs share cache lines, or end before the processor starts to read ahead. */
 #define SHORT_RUN_BYTES 512
 
+/* What kernels were prepared for. All zero beyond the dims, so that forms compare as bytes. */
+typedef struct kernel_form {
+    rs_operation_shape shape;
+    reshard_move_kind kind;
+    reshard_reduction reduction;
+    int32_t divisor;
+    reshard_dtype source_dtype, target_dtype;
+} kernel_form;
+
+/* So many forms are remembered, the newest of them. */
+enum { FORMS = 16 };
+
 typedef struct builder {
     reshard_exec *exec;
     int32_t stage;
@@ -33,6 +45,9 @@ typedef struct builder {
     int64_t count, capacity;
     int32_t *peers;
     int64_t peer_count, peer_capacity;
+    kernel_form forms[FORMS];
+    const rs_kernels *kernels[FORMS];
+    int64_t form_count; /* seen; the newest replaces the oldest */
 } builder;
 
 /* ---- slots ----------------------------------------------------------------------------------- */
@@ -87,6 +102,41 @@ static uint32_t make_shape(const reshard_move *record, shape *out)
     return taken;
 }
 
+/* Gives an operation the kernels of its form. */
+static reshard_status find_kernels(builder *b, const shape *dims, rs_operation *out)
+{
+    kernel_form wanted;
+    memset(&wanted, 0, sizeof wanted);
+    wanted.shape.ndim = dims->ndim;
+    wanted.shape.many = dims->many;
+    memcpy(wanted.shape.size, dims->size, (size_t)dims->ndim * sizeof *dims->size);
+    memcpy(wanted.shape.source_strides, dims->source_strides,
+           (size_t)dims->ndim * sizeof *dims->source_strides);
+    memcpy(wanted.shape.target_strides, dims->target_strides,
+           (size_t)dims->ndim * sizeof *dims->target_strides);
+    wanted.kind = out->kind;
+    wanted.reduction = out->reduction;
+    wanted.divisor = out->divisor;
+    wanted.source_dtype = out->source_dtype;
+    wanted.target_dtype = out->target_dtype;
+    for (int64_t i = 0; i < rs_min(b->form_count, FORMS); i++) {
+        if (memcmp(&wanted, &b->forms[i], sizeof wanted) == 0) {
+            out->kernels = b->kernels[i];
+            return RESHARD_OK;
+        }
+    }
+    rs_kernels *kernels = rs_arena_allocate(&b->exec->arena, sizeof *kernels);
+    if (kernels == NULL)
+        return rs_allocation_status();
+    reshard_status status = rs_operation_prepare(out, kernels, dims);
+    if (status != RESHARD_OK)
+        return status;
+    b->forms[b->form_count % FORMS] = wanted;
+    b->kernels[b->form_count % FORMS] = kernels;
+    b->form_count++;
+    return RESHARD_OK;
+}
+
 static reshard_status fill_operation(builder *b, const reshard_move *record, const shape *dims,
                                      rs_operation *out)
 {
@@ -106,9 +156,10 @@ static reshard_status fill_operation(builder *b, const reshard_move *record, con
     if (record->kind != RESHARD_MOVE_FILL && source_bytes < out->bytes)
         out->bytes = source_bytes;
     out->bytes *= (uint64_t)rs_volume(dims->ndim, dims->size);
-    reshard_status status = rs_operation_prepare(out, dims);
-    if (status == RESHARD_OK && out->kind == RESHARD_MOVE_COPY && !out->casts) {
-        int64_t source = rs_copy_source_run(&out->copy), target = rs_copy_target_run(&out->copy);
+    reshard_status status = find_kernels(b, dims, out);
+    if (status == RESHARD_OK && out->kind == RESHARD_MOVE_COPY && !out->kernels->casts) {
+        const rs_copy *copy = &out->kernels->copy;
+        int64_t source = rs_copy_source_run(copy), target = rs_copy_target_run(copy);
         out->together = rs_min(source, target) < SHORT_RUN_BYTES && source != target;
     }
     return status;
@@ -467,9 +518,10 @@ reshard_status rs_exec_build(reshard_exec *exec)
 
 static bool is_one_run(const rs_operation *o)
 {
-    int64_t bytes = (int64_t)rs_copy_bytes(&o->copy);
-    return o->kind == RESHARD_MOVE_COPY && !o->casts && rs_copy_source_run(&o->copy) == bytes &&
-           rs_copy_target_run(&o->copy) == bytes;
+    int64_t bytes = (int64_t)rs_copy_bytes(&o->kernels->copy);
+    return o->kind == RESHARD_MOVE_COPY && !o->kernels->casts &&
+           rs_copy_source_run(&o->kernels->copy) == bytes &&
+           rs_copy_target_run(&o->kernels->copy) == bytes;
 }
 
 void rs_exec_find_alias(reshard_exec *exec)
@@ -488,7 +540,7 @@ void rs_exec_find_alias(reshard_exec *exec)
         const reshard_layout *layout = rs_exec_layout(exec, tensor);
         size_t bytes = (size_t)rs_layout_shard_volume(layout, exec->part->rank) *
                        rs_element_bytes(o->source_dtype);
-        if (bytes != 0 && bytes == rs_copy_bytes(&o->copy))
+        if (bytes != 0 && bytes == rs_copy_bytes(&o->kernels->copy))
             exec->alias = (rs_exec_alias){
                 .keep = o, .own = exec->table->slots[o->source_slot], .bytes = bytes};
     }

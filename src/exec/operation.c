@@ -69,54 +69,56 @@ static reshard_status fail_unsupported(const rs_operation *o, const char *what)
                    reshard_dtype_name(o->source_dtype), reshard_dtype_name(o->target_dtype));
 }
 
-static void prepare_copy(rs_operation *o, const rs_operation_shape *shape)
+static void prepare_copy(const rs_operation *o, rs_kernels *k, const rs_operation_shape *shape)
 {
-    o->same_steps = !o->casts;
+    k->same_steps = !k->casts;
     for (int32_t d = 0; d < shape->ndim; d++)
-        o->same_steps = o->same_steps && (shape->size[d] <= 1 ||
+        k->same_steps = k->same_steps && (shape->size[d] <= 1 ||
                                           shape->source_strides[d] == shape->target_strides[d]);
     rs_copy_tuning tuning = {.cpu = rs_cpu_detect(),
                              .stream_bytes = shape->many ? RS_STREAM_PART_BYTES : RS_STREAM_BYTES,
                              .measures = true};
-    if (o->casts)
-        rs_cast_prepare(&o->cast, o->source_dtype, o->target_dtype, shape->ndim, shape->size,
+    if (k->casts)
+        rs_cast_prepare(&k->cast, o->source_dtype, o->target_dtype, shape->ndim, shape->size,
                         shape->source_strides, shape->target_strides);
     else
-        rs_copy_prepare_tuned(&o->copy, &tuning, (int32_t)rs_element_bytes(o->target_dtype),
+        rs_copy_prepare_tuned(&k->copy, &tuning, (int32_t)rs_element_bytes(o->target_dtype),
                               shape->ndim, shape->size, shape->source_strides,
                               shape->target_strides);
 }
 
 /* A fill is a copy of one element to all places. */
-static void prepare_fill(rs_operation *o, const rs_operation_shape *shape)
+static void prepare_fill(const rs_operation *o, rs_kernels *k, const rs_operation_shape *shape)
 {
     int64_t still[RS_NEST_MAX] = {0};
-    set_identity(o->reduction, o->target_dtype, o->identity);
-    rs_copy_prepare(&o->copy, (int32_t)rs_element_bytes(o->target_dtype), shape->ndim, shape->size,
+    set_identity(o->reduction, o->target_dtype, k->identity);
+    rs_copy_prepare(&k->copy, (int32_t)rs_element_bytes(o->target_dtype), shape->ndim, shape->size,
                     still, shape->target_strides);
 }
 
-reshard_status rs_operation_prepare(rs_operation *o, const rs_operation_shape *shape)
+reshard_status rs_operation_prepare(rs_operation *o, rs_kernels *k, const rs_operation_shape *shape)
 {
-    o->casts = o->source_dtype != o->target_dtype;
+    memset(k, 0, sizeof *k);
+    o->kernels = k;
+    k->casts = o->source_dtype != o->target_dtype;
     if (o->kind == RESHARD_MOVE_FILL) {
-        o->casts = false;
-        prepare_fill(o, shape);
+        k->casts = false;
+        prepare_fill(o, k, shape);
         return RESHARD_OK;
     }
-    if (o->casts && !rs_cast_supports(o->source_dtype, o->target_dtype))
+    if (k->casts && !rs_cast_supports(o->source_dtype, o->target_dtype))
         return fail_unsupported(o, "a cast");
-    prepare_copy(o, shape);
+    prepare_copy(o, k, shape);
     if (o->kind == RESHARD_MOVE_COPY)
         return RESHARD_OK;
-    if (o->casts || !rs_combine_supports(o->reduction, o->target_dtype) ||
+    if (k->casts || !rs_combine_supports(o->reduction, o->target_dtype) ||
         (o->divisor > 1 && !rs_combine_supports(RESHARD_AVG, o->target_dtype)))
         return fail_unsupported(o, reshard_reduction_name(o->reduction));
     reshard_reduction reduction = o->reduction == RESHARD_AVG ? RESHARD_SUM : o->reduction;
-    rs_combine_prepare(&o->combining, reduction, o->target_dtype, shape->ndim, shape->size,
+    rs_combine_prepare(&k->combining, reduction, o->target_dtype, shape->ndim, shape->size,
                        shape->source_strides, shape->target_strides);
     if (o->divisor > 1)
-        rs_scale_prepare(&o->scaling, o->target_dtype, o->divisor, shape->ndim, shape->size,
+        rs_scale_prepare(&k->scaling, o->target_dtype, o->divisor, shape->ndim, shape->size,
                          shape->target_strides);
     return RESHARD_OK;
 }
@@ -125,12 +127,12 @@ reshard_status rs_operation_prepare(rs_operation *o, const rs_operation_shape *s
 
 static void run_copy(const rs_operation *o, const void *source, void *target)
 {
-    if (source == target && o->same_steps)
+    if (source == target && o->kernels->same_steps)
         return;
-    if (o->casts)
-        rs_cast_run(&o->cast, source, target);
+    if (o->kernels->casts)
+        rs_cast_run(&o->kernels->cast, source, target);
     else
-        rs_copy_run(&o->copy, source, target);
+        rs_copy_run(&o->kernels->copy, source, target);
 }
 
 /* target += source / divisor for one element. Adjoints of averages are too rare to be worth a
@@ -147,11 +149,12 @@ static void add_divided(const void *what, const unsigned char *source, unsigned 
 static void run_add(const rs_operation *o, const void *source, void *target)
 {
     if (o->divisor == 1) {
-        rs_combine_run(&o->combining, source, target);
+        rs_combine_run(&o->kernels->combining, source, target);
         return;
     }
-    rs_nest nest = o->combining.nest; /* with the innermost line, which is kept separately */
-    nest.loops[nest.count++] = o->combining.line;
+    /* with the innermost line, which is kept separately */
+    rs_nest nest = o->kernels->combining.nest;
+    nest.loops[nest.count++] = o->kernels->combining.line;
     rs_nest_walk(nest.loops, nest.count, nest.loops[0].size, add_divided, o, source, target);
 }
 
@@ -164,7 +167,7 @@ void rs_operation_run(const rs_operation *o, const void *source, void *target)
         run_copy(o, source, target);
         return;
     case RESHARD_MOVE_FILL:
-        rs_copy_run(&o->copy, o->identity, target);
+        rs_copy_run(&o->kernels->copy, o->kernels->identity, target);
         return;
     case RESHARD_MOVE_ADD:
         run_add(o, source, target);
@@ -173,9 +176,9 @@ void rs_operation_run(const rs_operation *o, const void *source, void *target)
         if (o->contributor == 0)
             run_copy(o, source, target);
         else
-            rs_combine_run(&o->combining, source, target);
+            rs_combine_run(&o->kernels->combining, source, target);
         if (o->contributor == o->contributor_count - 1 && o->divisor > 1)
-            rs_combine_run(&o->scaling, NULL, target);
+            rs_combine_run(&o->kernels->scaling, NULL, target);
         return;
     }
 }
@@ -184,10 +187,10 @@ bool rs_operation_is_one_run(const rs_operation *o)
 {
     /* The combination has the same loops as the copy. One run is a single line in steps of one
      * element on both sides. */
-    return !o->casts && o->combining.nest.count == 0 &&
-           (o->combining.line.size == 1 ||
-            (o->combining.line.source_step == (int32_t)rs_element_bytes(o->target_dtype) &&
-             o->combining.line.target_step == (int32_t)rs_element_bytes(o->target_dtype)));
+    return !o->kernels->casts && o->kernels->combining.nest.count == 0 &&
+           (o->kernels->combining.line.size == 1 ||
+            (o->kernels->combining.line.source_step == (int32_t)rs_element_bytes(o->target_dtype) &&
+             o->kernels->combining.line.target_step == (int32_t)rs_element_bytes(o->target_dtype)));
 }
 
 void rs_operation_run_bytes(const rs_operation *o, const void *source, void *target, size_t bytes)

@@ -16,6 +16,17 @@
 
 _Static_assert(RS_NEST_MAX >= RESHARD_FACTORS_MAX, "a move of a plan fits a nest of loops");
 
+/* What is prepared for a form of moves. Operations of the same form share it: a model has thousands
+ * of them and few forms, and these are several times as large as the rest of an operation. */
+typedef struct rs_kernels {
+    bool casts;
+    bool same_steps; /* equal strides on both sides: a copy onto itself can be skipped */
+    rs_copy copy;    /* also of the first contribution; for a fill, of one element */
+    rs_cast cast;
+    rs_combining combining, scaling;
+    unsigned char identity[16];
+} rs_kernels;
+
 typedef struct rs_operation {
     reshard_move_kind kind;
     int32_t peer;       /* this rank for keeps */
@@ -30,12 +41,7 @@ typedef struct rs_operation {
     int64_t source_slot, target_slot;    /* source: -1 for a fill, or RS_SLOT_SCRATCH */
     size_t source_offset, target_offset; /* bytes */
     uint64_t bytes;                      /* in the narrower dtype; for a fill, in the target's */
-    bool casts;
-    bool same_steps; /* equal strides on both sides: a copy onto itself can be skipped */
-    rs_copy copy;    /* also of the first contribution; for a fill, of one element */
-    rs_cast cast;
-    rs_combining combining, scaling;
-    unsigned char identity[16];
+    const rs_kernels *kernels;
 } rs_operation;
 
 /* Whether moves of this kind into one target must run in a fixed order. */
@@ -51,9 +57,11 @@ typedef struct rs_operation_shape {
     bool many; /* one of many copies that together exceed the caches */
 } rs_operation_shape;
 
-/* Prepares the kernels. Kind, contributors, reduction, divisor and dtypes must be set. Errors:
- * UNSUPPORTED if there is no such cast or reduction for these dtypes. */
-reshard_status rs_operation_prepare(rs_operation *operation, const rs_operation_shape *shape);
+/* Prepares `kernels`, which have to live as long as the operation, by the shape and the operation's
+ * kind, reduction, divisor and dtypes. Errors: UNSUPPORTED if there is no such cast or reduction
+ * for these dtypes. */
+reshard_status rs_operation_prepare(rs_operation *operation, rs_kernels *kernels,
+                                    const rs_operation_shape *shape);
 
 /* Combinations and additions into one target must run in order: the first contribution is copied,
  * and the last one divides. A copy onto itself, as in collectives in place, is skipped, because

@@ -73,7 +73,7 @@ static reshard_status run_together(reshard_exec *exec, const rs_exec_stage *stag
         reshard_status status = find_ends(exec, stage, first[taken], &source, &target);
         if (status != RESHARD_OK)
             return status;
-        copies[taken] = &first[taken]->copy;
+        copies[taken] = &first[taken]->kernels->copy;
         sources[taken] = source;
         targets[taken] = target;
         taken++;
@@ -103,7 +103,8 @@ static int64_t count_stacked(const rs_operation *const *first, int64_t count)
         if (o->kind != RESHARD_MOVE_COMBINE || o->contributor != i / boxes ||
             o->contributor_count != first[0]->contributor_count ||
             o->target_slot != below->target_slot || o->target_offset != below->target_offset ||
-            rs_copy_bytes(&o->copy) != rs_copy_bytes(&below->copy) || !rs_operation_is_one_run(o))
+            rs_copy_bytes(&o->kernels->copy) != rs_copy_bytes(&below->kernels->copy) ||
+            !rs_operation_is_one_run(o))
             return 0;
     }
     return boxes;
@@ -124,7 +125,7 @@ static reshard_status run_stacked(reshard_exec *exec, const rs_exec_stage *stage
     for (int64_t box = 0; box < boxes; box++) {
         const char *sources[STACK_MAX];
         char *target = NULL;
-        size_t bytes = rs_copy_bytes(&first[box]->copy);
+        size_t bytes = rs_copy_bytes(&first[box]->kernels->copy);
         for (int32_t c = 0; c < height; c++) {
             reshard_status status =
                 find_ends(exec, stage, first[c * boxes + box], &sources[c], &target);

@@ -9,8 +9,8 @@
  *     neighbours share cache lines, the plane is made of these two loops and copied in tiles
  *     ("transpose"). If such planes are tiny and many, the loop over them becomes the inner one
  *     instead.
- *  3. Otherwise the columns are the loop in which the target is dense ("gather", "units") or, if
- *     the target is dense in none, the loop in which the source is.
+ *  3. Otherwise the columns are the loop in which the target is dense ("shuffle", "gather",
+ *     "units") or, if the target is dense in none, the loop in which the source is.
  */
 #include "kernel/copy.h"
 
@@ -28,6 +28,9 @@
 rs_cpu rs_cpu_detect(void)
 {
 #if RS_X86
+    if (__builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma"))
+        return RS_CPU_AVX512;
     /* clang 14 cannot test for F16C. Processors with AVX2 and FMA have it. */
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
         return RS_CPU_AVX2;

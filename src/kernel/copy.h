@@ -31,6 +31,7 @@
 typedef enum rs_cpu {
     RS_CPU_PORTABLE, /* plain C; on x86-64 that includes SSE2 */
     RS_CPU_AVX2,     /* AVX2 and F16C */
+    RS_CPU_AVX512,   /* AVX-512 with VBMI, which permutes bytes */
 } rs_cpu;
 
 RS_EXPORT rs_cpu rs_cpu_detect(void);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * copy_gather.c - copies single elements of 2, 4 or 8 bytes that are dense in the target and at a
- * constant step in the source, such as one component of interleaved data.
+ * copy_gather.c - copies single elements of 1, 2, 4 or 8 bytes that are dense in the target and at
+ * a constant step in the source, such as one component of interleaved data.
  *
  * Each kernel collects 32 bytes of the target in a register. For steps of 2, 3 and 4 elements it
  * loads whole vectors, including the gaps, and shuffles them; a plain loop copies the last
@@ -103,6 +103,28 @@ RS_AVX2 RS_INLINE __m256i take_2_of_4(const unsigned char *source, int64_t step)
     return _mm256_permutevar8x32_epi32(packed, order);
 }
 
+/* The same for bytes. */
+RS_AVX2 RS_INLINE __m256i take_1_of_2(const unsigned char *source, int64_t step)
+{
+    (void)step;
+    const __m256i mask = _mm256_set1_epi16(0xff);
+    __m256i a = _mm256_and_si256(load(source), mask), b = _mm256_and_si256(load(source + 32), mask);
+    return _mm256_permute4x64_epi64(_mm256_packus_epi16(a, b), 0xd8);
+}
+
+RS_AVX2 RS_INLINE __m256i take_1_of_4(const unsigned char *source, int64_t step)
+{
+    (void)step;
+    const __m256i mask = _mm256_set1_epi32(0xff);
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    __m256i a = _mm256_and_si256(load(source), mask);
+    __m256i b = _mm256_and_si256(load(source + 32), mask);
+    __m256i c = _mm256_and_si256(load(source + 64), mask);
+    __m256i d = _mm256_and_si256(load(source + 96), mask);
+    __m256i packed = _mm256_packus_epi16(_mm256_packus_epi32(a, b), _mm256_packus_epi32(c, d));
+    return _mm256_permutevar8x32_epi32(packed, order);
+}
+
 RS_AVX2 RS_INLINE int16_t load_2(const unsigned char *source)
 {
     int16_t value;
@@ -157,6 +179,8 @@ RS_AVX2 RS_INLINE __m256i take_2(const unsigned char *source, int64_t step)
                            target + row * plane->target_row, plane->columns, plane->streams);     \
     }
 
+DEFINE_GATHER(gather_1_of_2, 1, take_1_of_2)
+DEFINE_GATHER(gather_1_of_4, 1, take_1_of_4)
 DEFINE_GATHER(gather_2, 2, take_2)
 DEFINE_GATHER(gather_2_of_2, 2, take_2_of_2)
 DEFINE_GATHER(gather_2_of_4, 2, take_2_of_4)
@@ -166,29 +190,42 @@ DEFINE_GATHER(gather_4_of_3, 4, take_4_of_3)
 DEFINE_GATHER(gather_4_of_4, 4, take_4_of_4)
 DEFINE_GATHER(gather_8, 8, take_8)
 
-/* Indexed by unit and by step in units, where 0 stands for any step. The first row that fits is
- * used. */
+/* Indexed by unit and by step in units, where 0 stands for any step. */
 static const struct {
     int64_t unit, step;
     rs_copy_kernel kernel;
 } gathers[] = {
+    {1, 2, {"gather 1 of 2", gather_1_of_2}}, {1, 4, {"gather 1 of 4", gather_1_of_4}},
     {2, 2, {"gather 2 of 2", gather_2_of_2}}, {2, 4, {"gather 2 of 4", gather_2_of_4}},
     {2, 0, {"gather 2", gather_2}},           {4, 2, {"gather 4 of 2", gather_4_of_2}},
     {4, 3, {"gather 4 of 3", gather_4_of_3}}, {4, 4, {"gather 4 of 4", gather_4_of_4}},
     {4, 0, {"gather 4", gather_4}},           {8, 0, {"gather 8", gather_8}},
 };
+
+static const rs_copy_kernel *find_gather(int64_t unit, int64_t step)
+{
+    for (size_t i = 0; i < sizeof gathers / sizeof gathers[0]; i++)
+        if (gathers[i].unit == unit && gathers[i].step * unit == step)
+            return &gathers[i].kernel;
+    return NULL;
+}
 #endif
 
+/* From the fastest to the one that can do most. */
 const rs_copy_kernel *rs_kernel_gather(const rs_plane *plane)
 {
+    const rs_copy_kernel *kernel = NULL;
 #if RS_X86
     if (plane->cpu < RS_CPU_AVX2 || plane->target_column != plane->unit)
         return NULL;
-    for (size_t i = 0; i < sizeof gathers / sizeof gathers[0]; i++)
-        if (gathers[i].unit == plane->unit &&
-            (gathers[i].step == 0 || gathers[i].step * plane->unit == plane->source_column))
-            return &gathers[i].kernel;
+    kernel = find_gather(plane->unit, plane->source_column);
+    if (kernel == NULL)
+        kernel = rs_kernel_shuffle_64(plane);
+    if (kernel == NULL)
+        kernel = find_gather(plane->unit, 0);
+    if (kernel == NULL)
+        kernel = rs_kernel_shuffle(plane);
 #endif
     (void)plane;
-    return NULL;
+    return kernel;
 }

@@ -29,11 +29,32 @@ RS_INLINE void copy_overlapping(const unsigned char *source, int64_t source_step
 {
     int64_t rest = unit - (int64_t)piece;
     for (int64_t i = 0; i < count; i++) {
-        unsigned char first[64], last[64];
+        unsigned char first[16], last[16];
         memcpy(first, source + i * source_step, piece);
         memcpy(last, source + i * source_step + rest, piece);
         memcpy(target + i * target_step, first, piece);
         memcpy(target + i * target_step + rest, last, piece);
+    }
+}
+
+/* The same for units of 32 to 64 bytes, in pieces that fit into registers. */
+static void copy_overlapping_32(const unsigned char *source, int64_t source_step,
+                                unsigned char *target, int64_t target_step, int64_t unit,
+                                int64_t count)
+{
+    const int64_t rest = unit - 32;
+    for (int64_t i = 0; i < count; i++) {
+        const unsigned char *from = source + i * source_step;
+        unsigned char *to = target + i * target_step;
+        unsigned char a[16], b[16], c[16], d[16];
+        memcpy(a, from, 16);
+        memcpy(b, from + 16, 16);
+        memcpy(c, from + rest, 16);
+        memcpy(d, from + rest + 16, 16);
+        memcpy(to, a, 16);
+        memcpy(to + 16, b, 16);
+        memcpy(to + rest, c, 16);
+        memcpy(to + rest + 16, d, 16);
     }
 }
 
@@ -68,7 +89,7 @@ void rs_units_copy(const unsigned char *source, int64_t source_step, unsigned ch
     if (unit > 64)
         copy_fixed(source, source_step, target, target_step, (size_t)unit, count);
     else if (unit > 32)
-        copy_overlapping(source, source_step, target, target_step, 32, unit, count);
+        copy_overlapping_32(source, source_step, target, target_step, unit, count);
     else if (unit > 16)
         copy_overlapping(source, source_step, target, target_step, 16, unit, count);
     else if (unit > 8)

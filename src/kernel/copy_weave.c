@@ -1,87 +1,269 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * copy_weave.c - runs k copies at once that interleave their sources in one target: copy i writes
- * elements i, i + k, i + 2k and so on, and reads its source densely. One after another, each copy
- * would touch every line of the target; woven, the target is written once, in order. The loops are
- * written so that the compiler turns them into vector loads and interleaving stores.
+ * units i, i + k, i + 2k and so on, and reads its source densely. One after another, each copy
+ * would touch every line of the target; woven, the target is written once, in order, and around the
+ * caches if it is large.
+ *
+ * Which loop is used depends on the unit. Loops over elements of 1, 2, 4 and 8 bytes are written so
+ * that the compiler turns them into vector loads and interleaving stores. Other units are permuted
+ * as in copy_shuffle.c: a block of the target is merged from one vector of each source, or one
+ * vector is stored for each unit and the next unit overwrites what was too much of it.
  */
 #include "kernel/kernels.h"
 
 #include "base/checked.h"
 
+#if RS_X86
+#include <immintrin.h>
+#endif
+
 #define WEAVE_MAX 16
 
-/* Weaves one line: `length` elements of each source. */
-typedef void weave_fn(int32_t count, int64_t length, const unsigned char *const *sources,
-                      unsigned char *target);
+typedef struct weave weave;
 
+/* Weaves `length` units of each source. `ahead` bytes may be read of each source, `room` bytes
+ * written. */
+typedef struct piece {
+    int64_t length;
+    const unsigned char *sources[WEAVE_MAX];
+    unsigned char *target;
+    int64_t ahead, room;
+} piece;
+
+typedef void weave_fn(const weave *by, const piece *what);
+
+struct weave {
+    int32_t count; /* of sources */
+    int64_t unit;
+    weave_fn *run;
+    int64_t groups;                        /* units of each source in a block */
+    _Alignas(64) unsigned char places[64]; /* of each byte of a block in its source vector */
+    uint64_t masks[WEAVE_MAX];             /* which bytes each source gives */
+    unsigned char shuffles[WEAVE_MAX][16]; /* for blocks of 16 bytes: both in one */
+};
+
+typedef uint8_t __attribute__((may_alias)) unit1;
 typedef uint16_t __attribute__((may_alias, aligned(1))) unit2;
 typedef uint32_t __attribute__((may_alias, aligned(1))) unit4;
 typedef uint64_t __attribute__((may_alias, aligned(1))) unit8;
 
-#define LINE(unit, i) const unit *restrict s##i = (const unit *)(const void *)sources[i]
-#define DEFINE_WEAVES(unit, suffix, attributes)                                                    \
-    attributes static void weave_2_##suffix(                                                       \
-        int32_t count, int64_t length, const unsigned char *const *sources, unsigned char *target) \
-    {                                                                                              \
-        LINE(unit, 0);                                                                             \
-        LINE(unit, 1);                                                                             \
-        unit *restrict t = (unit *)(void *)target;                                                 \
-        (void)count;                                                                               \
-        for (int64_t i = 0; i < length; i++) {                                                     \
-            t[2 * i] = s0[i];                                                                      \
-            t[2 * i + 1] = s1[i];                                                                  \
-        }                                                                                          \
-    }                                                                                              \
-    attributes static void weave_4_##suffix(                                                       \
-        int32_t count, int64_t length, const unsigned char *const *sources, unsigned char *target) \
-    {                                                                                              \
-        LINE(unit, 0);                                                                             \
-        LINE(unit, 1);                                                                             \
-        LINE(unit, 2);                                                                             \
-        LINE(unit, 3);                                                                             \
-        unit *restrict t = (unit *)(void *)target;                                                 \
-        (void)count;                                                                               \
-        for (int64_t i = 0; i < length; i++) {                                                     \
-            t[4 * i] = s0[i];                                                                      \
-            t[4 * i + 1] = s1[i];                                                                  \
-            t[4 * i + 2] = s2[i];                                                                  \
-            t[4 * i + 3] = s3[i];                                                                  \
-        }                                                                                          \
-    }                                                                                              \
-    attributes static void weave_any_##suffix(                                                     \
-        int32_t count, int64_t length, const unsigned char *const *sources, unsigned char *target) \
-    {                                                                                              \
-        for (int32_t k = 0; k < count; k++) {                                                      \
-            const unit *restrict s = (const unit *)(const void *)sources[k];                       \
-            unit *restrict t = (unit *)(void *)target + k;                                         \
-            for (int64_t i = 0; i < length; i++)                                                   \
-                t[i * count] = s[i];                                                               \
-        }                                                                                          \
-    }                                                                                              \
-    static weave_fn *find_##suffix(int32_t count)                                                  \
-    {                                                                                              \
-        return count == 2 ? weave_2_##suffix : count == 4 ? weave_4_##suffix : weave_any_##suffix; \
+/* ---- elements -------------------------------------------------------------------------------- */
+
+#define LINE(unit, i) const unit *restrict s##i = (const unit *)(const void *)what->sources[i]
+#define DEFINE_WEAVES(unit, suffix, attributes)                                             \
+    attributes static void weave_2_##suffix(const weave *by, const piece *what)             \
+    {                                                                                       \
+        LINE(unit, 0);                                                                      \
+        LINE(unit, 1);                                                                      \
+        unit *restrict t = (unit *)(void *)what->target;                                    \
+        const int64_t length = what->length;                                                \
+        (void)by;                                                                           \
+        for (int64_t i = 0; i < length; i++) {                                              \
+            t[2 * i] = s0[i];                                                               \
+            t[2 * i + 1] = s1[i];                                                           \
+        }                                                                                   \
+    }                                                                                       \
+    attributes static void weave_4_##suffix(const weave *by, const piece *what)             \
+    {                                                                                       \
+        LINE(unit, 0);                                                                      \
+        LINE(unit, 1);                                                                      \
+        LINE(unit, 2);                                                                      \
+        LINE(unit, 3);                                                                      \
+        unit *restrict t = (unit *)(void *)what->target;                                    \
+        const int64_t length = what->length;                                                \
+        (void)by;                                                                           \
+        for (int64_t i = 0; i < length; i++) {                                              \
+            t[4 * i] = s0[i];                                                               \
+            t[4 * i + 1] = s1[i];                                                           \
+            t[4 * i + 2] = s2[i];                                                           \
+            t[4 * i + 3] = s3[i];                                                           \
+        }                                                                                   \
+    }                                                                                       \
+    static weave_fn *find_##suffix(int32_t count)                                           \
+    {                                                                                       \
+        return count == 2 ? weave_2_##suffix : count == 4 ? weave_4_##suffix : weave_units; \
     }
 
+/* The units of one source after those of another; the target's part stays in the cache. */
+static void weave_rest(const weave *by, const piece *what, int64_t done)
+{
+    int64_t step = by->count * by->unit;
+    for (int32_t k = 0; k < by->count; k++)
+        rs_units_copy(what->sources[k] + done * by->unit, by->unit,
+                      what->target + done * step + k * by->unit, step, by->unit,
+                      what->length - done);
+}
+
+static void weave_units(const weave *by, const piece *what)
+{
+    weave_rest(by, what, 0);
+}
+
+DEFINE_WEAVES(unit1, 1, )
 DEFINE_WEAVES(unit2, 2, )
 DEFINE_WEAVES(unit4, 4, )
 DEFINE_WEAVES(unit8, 8, )
 #if RS_X86
+DEFINE_WEAVES(unit1, 1_avx2, RS_AVX2)
 DEFINE_WEAVES(unit2, 2_avx2, RS_AVX2)
 DEFINE_WEAVES(unit4, 4_avx2, RS_AVX2)
 DEFINE_WEAVES(unit8, 8_avx2, RS_AVX2)
-#endif
 
-static weave_fn *find_weave(int64_t unit, int32_t count)
+/* ---- permutations ---------------------------------------------------------------------------- */
+
+/* The number of blocks of which no vector reads or writes too much. */
+static int64_t count_blocks(const weave *by, const piece *what, int64_t reads, int64_t writes)
 {
-#if RS_X86
-    if (rs_cpu_detect() == RS_CPU_AVX2)
-        return unit == 2 ? find_2_avx2(count) : unit == 4 ? find_4_avx2(count) : find_8_avx2(count);
-#endif
-    return unit == 2 ? find_2(count) : unit == 4 ? find_4(count) : find_8(count);
+    int64_t source_step = by->groups * by->unit, target_step = source_step * by->count;
+    int64_t readable = what->ahead < reads ? 0 : (what->ahead - reads) / source_step + 1;
+    int64_t writable = what->room < writes ? 0 : (what->room - writes) / target_step + 1;
+    return rs_min(what->length / by->groups, rs_min(readable, writable));
 }
 
+/* A block of 64 bytes has at most 32 of each source. */
+RS_AVX512 RS_INLINE __m512i load_part(const unsigned char *source, bool half)
+{
+    return half ? _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)(const void *)source))
+                : _mm512_castsi128_si512(_mm_loadu_si128((const __m128i *)(const void *)source));
+}
+
+RS_AVX512 RS_INLINE void weave_blocks_64(const weave *by, const piece *what, int64_t count,
+                                         bool half, int64_t blocks)
+{
+    const int64_t source_step = by->groups * by->unit, target_step = source_step * count;
+    const __m512i places = _mm512_load_si512(by->places);
+    const unsigned char *sources[WEAVE_MAX];
+    __mmask64 masks[WEAVE_MAX];
+    for (int64_t k = 0; k < count; k++) {
+        sources[k] = what->sources[k];
+        masks[k] = by->masks[k];
+    }
+    for (int64_t i = 0; i < blocks; i++) {
+        __m512i made = _mm512_maskz_permutexvar_epi8(masks[0], places,
+                                                     load_part(sources[0] + i * source_step, half));
+        for (int64_t k = 1; k < count; k++) {
+            __m512i from = load_part(sources[k] + i * source_step, half);
+            made = _mm512_or_si512(made, _mm512_maskz_permutexvar_epi8(masks[k], places, from));
+        }
+        _mm512_storeu_si512(what->target + i * target_step, made);
+    }
+}
+
+RS_AVX512 static void weave_64(const weave *by, const piece *what)
+{
+    bool half = by->groups * by->unit > 16;
+    int64_t blocks = count_blocks(by, what, half ? 32 : 16, 64);
+    if (half)
+        weave_blocks_64(by, what, by->count, true, blocks);
+    else if (by->count == 3)
+        weave_blocks_64(by, what, 3, false, blocks);
+    else if (by->count == 4)
+        weave_blocks_64(by, what, 4, false, blocks);
+    else if (by->count == 8)
+        weave_blocks_64(by, what, 8, false, blocks);
+    else
+        weave_blocks_64(by, what, by->count, false, blocks);
+    weave_rest(by, what, blocks * by->groups);
+}
+
+RS_AVX2 RS_INLINE __m128i load_16(const unsigned char *source)
+{
+    return _mm_loadu_si128((const __m128i *)(const void *)source);
+}
+
+RS_AVX2 static void weave_16(const weave *by, const piece *what)
+{
+    const int64_t source_step = by->groups * by->unit, target_step = source_step * by->count;
+    int64_t blocks = count_blocks(by, what, 16, 16);
+    for (int64_t i = 0; i < blocks; i++) {
+        __m128i made = _mm_setzero_si128();
+        for (int32_t k = 0; k < by->count; k++)
+            made = _mm_or_si128(made, _mm_shuffle_epi8(load_16(what->sources[k] + i * source_step),
+                                                       load_16(by->shuffles[k])));
+        _mm_storeu_si128((__m128i *)(void *)(what->target + i * target_step), made);
+    }
+    weave_rest(by, what, blocks * by->groups);
+}
+
+/* ---- one vector for each unit ---------------------------------------------------------------- */
+
+#define DEFINE_SPILL(width)                                                                 \
+    static void spill_##width(const weave *by, const piece *what)                           \
+    {                                                                                       \
+        const int64_t unit = by->unit, count = by->count;                                   \
+        const int64_t blocks = count_blocks(by, what, width, (count - 1) * unit + (width)); \
+        unsigned char *target = what->target;                                               \
+        const unsigned char *sources[WEAVE_MAX];                                            \
+        memcpy(sources, what->sources, sizeof sources);                                     \
+        for (int64_t i = 0; i < blocks; i++)                                                \
+            for (int64_t k = 0; k < count; k++, target += unit) {                           \
+                unsigned char vector[width];                                                \
+                memcpy(vector, sources[k] + i * unit, width);                               \
+                memcpy(target, vector, width);                                              \
+            }                                                                               \
+        weave_rest(by, what, blocks);                                                       \
+    }
+
+DEFINE_SPILL(8)
+DEFINE_SPILL(16)
+#endif
+
+/* ---- which one ------------------------------------------------------------------------------- */
+
+#if RS_X86
+RS_INLINE void fill_places(weave *by, int64_t width)
+{
+    by->groups = width / (by->count * by->unit);
+    memset(by->shuffles, 0x80, sizeof by->shuffles);
+    int64_t byte = 0;
+    for (int64_t i = 0; i < by->groups; i++) {
+        for (int32_t k = 0; k < by->count; k++) {
+            for (int64_t b = 0; b < by->unit; b++, byte++) {
+                by->places[byte] = (unsigned char)(i * by->unit + b);
+                by->masks[k] |= (uint64_t)1 << byte;
+                if (width == 16)
+                    by->shuffles[k][byte] = by->places[byte];
+            }
+        }
+    }
+}
+#endif
+
+static weave_fn *find_plain(int64_t unit, int32_t count)
+{
+    return unit == 1   ? find_1(count)
+           : unit == 2 ? find_2(count)
+           : unit == 4 ? find_4(count)
+           : unit == 8 ? find_8(count)
+                       : weave_units;
+}
+
+/* Returns false if the copies are better run one after the other. */
+static bool choose(weave *by, rs_cpu cpu)
+{
+    const int64_t unit = by->unit;
+    by->groups = 1;
+    by->run = find_plain(unit, by->count);
+#if RS_X86
+    if (cpu >= RS_CPU_AVX2 && by->run != weave_units) {
+        by->run = unit == 1   ? find_1_avx2(by->count)
+                  : unit == 2 ? find_2_avx2(by->count)
+                  : unit == 4 ? find_4_avx2(by->count)
+                              : find_8_avx2(by->count);
+    } else if (cpu >= RS_CPU_AVX512 && unit * by->count <= 64) {
+        by->run = weave_64;
+        fill_places(by, 64);
+    } else if (cpu >= RS_CPU_AVX2 && 2 * unit * by->count <= 16) {
+        by->run = weave_16;
+        fill_places(by, 16);
+    } else if (unit > 4 && unit <= 16) {
+        by->run = unit <= 8 ? spill_8 : spill_16;
+    }
+#endif
+    (void)cpu;
+    return unit <= RS_LINE_BYTES;
+}
 /* Swaps rows and columns if that makes the source dense along the columns. */
 static rs_plane turn(const rs_plane *plane)
 {
@@ -97,9 +279,10 @@ static rs_plane turn(const rs_plane *plane)
     return turned;
 }
 
+/* Columns may differ: what one copy has more than another is copied afterwards. */
 static bool is_alike(const rs_plane *a, const rs_plane *b)
 {
-    return a->rows == b->rows && a->columns == b->columns && a->unit == b->unit &&
+    return a->rows == b->rows && a->unit == b->unit && a->source_column == a->unit &&
            a->target_row == b->target_row && a->target_column == b->target_column;
 }
 
@@ -107,42 +290,126 @@ static bool is_alike(const rs_plane *a, const rs_plane *b)
  * cache. */
 #define WEAVE_COLUMNS 1024
 
+/* The part of a row of the sources from `column` on. */
+static piece make_piece(const weave *by, const rs_plane *plane, const unsigned char *const *at,
+                        const int64_t *row_steps, int64_t row, int64_t column)
+{
+    piece made = {.ahead = (plane->columns - column) * by->unit};
+    for (int32_t i = 0; i < by->count; i++)
+        made.sources[i] = at[i] + row * row_steps[i] + column * by->unit;
+    return made;
+}
+
+static void weave_row_staged(const weave *by, const rs_plane *plane, const unsigned char *const *at,
+                             const int64_t *row_steps, int64_t row, rs_staging *stage)
+{
+    int64_t step = by->count * by->unit;
+    for (int64_t column = 0; column < plane->columns;) {
+        int64_t room = rs_staging_room(stage);
+        piece what = make_piece(by, plane, at, row_steps, row, column);
+        what.length = rs_min(room / step, plane->columns - column);
+        what.target = rs_staging_next(stage);
+        what.room = room + RS_LINE_BYTES;
+        by->run(by, &what);
+        column += what.length;
+        stage->fill += (size_t)(what.length * step);
+        rs_staging_flush(stage);
+    }
+}
+
+static void weave_plane(const weave *by, const rs_plane *plane, const unsigned char *const *at,
+                        const int64_t *row_steps, unsigned char *base)
+{
+    rs_staging stage;
+    int64_t step = by->count * by->unit;
+    for (int64_t row = 0; row < plane->rows; row++) {
+        unsigned char *target = base + row * plane->target_row;
+        if (plane->streams) {
+            rs_staging_begin(&stage, plane->cpu, target);
+            weave_row_staged(by, plane, at, row_steps, row, &stage);
+            rs_staging_end(&stage);
+            continue;
+        }
+        for (int64_t column = 0; column < plane->columns; column += WEAVE_COLUMNS) {
+            piece what = make_piece(by, plane, at, row_steps, row, column);
+            what.length = rs_min(WEAVE_COLUMNS, plane->columns - column);
+            what.target = target + column * step;
+            what.room = (plane->columns - column) * step;
+            by->run(by, &what);
+        }
+    }
+}
+
+/* Finds the copies that fill the target in turns, by their places. Returns false if a place is
+ * missing. */
+static bool find_strands(int32_t count, const rs_copy *const *copies, void *const *targets,
+                         int32_t parts, int32_t *strands)
+{
+    const rs_plane first = turn(&copies[0]->plane);
+    const unsigned char *base = NULL;
+    int32_t found = 0;
+    for (int pass = 0; pass < 2; pass++) {
+        for (int32_t i = 0; i < count; i++) {
+            const unsigned char *target = targets[i];
+            const rs_plane plane = turn(&copies[i]->plane);
+            if (copies[i]->nest.count != 0 || !is_alike(&plane, &first))
+                continue;
+            if (pass == 0) {
+                base = base == NULL || target < base ? target : base;
+                continue;
+            }
+            int64_t place = (target - base) / first.unit;
+            if ((target - base) % first.unit != 0 || place >= parts || strands[place] >= 0)
+                return false;
+            strands[place] = i;
+            found++;
+        }
+    }
+    return found == parts;
+}
+
+/* Copies the columns from `first` on. */
+static void copy_rest(rs_plane plane, const unsigned char *source, unsigned char *target,
+                      int64_t first)
+{
+    for (int64_t row = 0; row < plane.rows; row++)
+        rs_units_copy(source + row * plane.source_row + first * plane.unit, plane.unit,
+                      target + row * plane.target_row + first * plane.target_column,
+                      plane.target_column, plane.unit, plane.columns - first);
+}
+
 bool rs_weave(int32_t count, const rs_copy *const *copies, const void *const *sources,
               void *const *targets)
 {
-    if (count < 2 || count > WEAVE_MAX)
+    if (count < 2 || copies[0]->kernel == NULL)
         return false;
-    rs_plane planes[WEAVE_MAX];
+    rs_plane plane = turn(&copies[0]->plane);
+    int64_t parts = plane.target_column / plane.unit;
+    if (parts < 2 || parts > rs_min(count, WEAVE_MAX) || plane.target_column % plane.unit != 0)
+        return false;
+    int32_t strands[WEAVE_MAX];
+    memset(strands, -1, sizeof strands);
+    weave by = {.count = (int32_t)parts, .unit = plane.unit};
+    if (!find_strands(count, copies, targets, by.count, strands) || !choose(&by, plane.cpu))
+        return false;
     const unsigned char *at[WEAVE_MAX] = {NULL};
     int64_t row_steps[WEAVE_MAX];
-    unsigned char *base = targets[0];
+    for (int32_t k = 0; k < by.count; k++) {
+        const rs_plane own = turn(&copies[strands[k]]->plane);
+        at[k] = sources[strands[k]];
+        row_steps[k] = own.source_row;
+        plane.columns = rs_min(plane.columns, own.columns);
+    }
+    weave_plane(&by, &plane, at, row_steps, targets[strands[0]]);
     for (int32_t i = 0; i < count; i++) {
-        if (copies[i]->nest.count != 0 || copies[i]->kernel == NULL)
-            return false;
-        planes[i] = turn(&copies[i]->plane);
-        if ((unsigned char *)targets[i] < base)
-            base = targets[i];
+        bool woven = false;
+        for (int32_t k = 0; k < by.count; k++)
+            woven = woven || strands[k] == i;
+        if (woven)
+            copy_rest(turn(&copies[i]->plane), sources[i], targets[i], plane.columns);
+        else
+            rs_copy_run_part(copies[i], sources[i], targets[i], 0, rs_copy_outer_count(copies[i]));
     }
-    int64_t unit = planes[0].unit;
-    if ((unit != 2 && unit != 4 && unit != 8) || planes[0].target_column != count * unit)
-        return false;
-    for (int32_t i = 0; i < count; i++) {
-        int64_t place = ((unsigned char *)targets[i] - base) / unit;
-        if (!is_alike(&planes[i], &planes[0]) || planes[i].source_column != unit ||
-            place >= count || at[place] != NULL)
-            return false;
-        at[place] = sources[i];
-        row_steps[place] = planes[i].source_row;
-    }
-    weave_fn *weave = find_weave(unit, count);
-    for (int64_t row = 0; row < planes[0].rows; row++) {
-        for (int64_t column = 0; column < planes[0].columns; column += WEAVE_COLUMNS) {
-            const unsigned char *lines[WEAVE_MAX];
-            for (int32_t i = 0; i < count; i++)
-                lines[i] = at[i] + row * row_steps[i] + column * unit;
-            weave(count, rs_min(WEAVE_COLUMNS, planes[0].columns - column), lines,
-                  base + row * planes[0].target_row + column * count * unit);
-        }
-    }
+    rs_copy_fence();
     return true;
 }

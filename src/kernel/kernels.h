@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * kernels.h - the kernels of copies, and how to find them. Each copies an rs_plane: copy_runs.c
- * long runs, copy_units.c short ones, copy_gather.c single elements that are dense in the target,
- * copy_weave.c several copies whose elements are dense in the source, copy_transpose.c planes that
- * are dense along different dims in source and target.
+ * long runs, copy_units.c short ones, copy_gather.c single elements and copy_shuffle.c units of any
+ * length that are dense in the target, copy_weave.c several copies whose elements are dense in the
+ * source, copy_transpose.c planes that are dense along different dims in source and target.
  */
 #ifndef RS_KERNEL_KERNELS_H
 #define RS_KERNEL_KERNELS_H
@@ -16,6 +16,7 @@
 #if defined(__x86_64__) && !defined(RS_PORTABLE)
 #define RS_X86 1
 #define RS_AVX2 __attribute__((target("avx2,f16c")))
+#define RS_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512vbmi")))
 #else
 #define RS_X86 0
 #endif
@@ -43,12 +44,42 @@ RS_INLINE size_t rs_to_line(const unsigned char *target)
     return (size_t)(-(uintptr_t)target & (RS_LINE_BYTES - 1));
 }
 
+/* Collects bytes that follow one another in the target, and streams them in whole lines. The caller
+ * writes up to rs_staging_room bytes at rs_staging_next, where RS_LINE_BYTES more may be spoilt,
+ * adds their number to `fill`, and flushes. */
+#define RS_STAGING_BYTES 4096
+typedef struct rs_staging {
+    _Alignas(RS_LINE_BYTES) unsigned char bytes[RS_STAGING_BYTES + 2 * RS_LINE_BYTES];
+    unsigned char *target; /* where `bytes` goes: the beginning of a line */
+    size_t lead;           /* bytes of the first line that are not ours, or written already */
+    size_t fill;
+    rs_cpu cpu;
+} rs_staging;
+
+void rs_staging_begin(rs_staging *stage, rs_cpu cpu, unsigned char *target);
+void rs_staging_flush(rs_staging *stage);
+void rs_staging_end(rs_staging *stage); /* writes the rest; begin again before the next byte */
+
+RS_INLINE unsigned char *rs_staging_next(rs_staging *stage)
+{
+    return stage->bytes + stage->fill;
+}
+
+RS_INLINE int64_t rs_staging_room(const rs_staging *stage)
+{
+    return (int64_t)(RS_STAGING_BYTES + RS_LINE_BYTES - stage->fill);
+}
+
 /* Copies each row as one run of plane.columns * plane.unit bytes. */
 extern const rs_copy_kernel rs_kernel_rows;
 
 const rs_copy_kernel *rs_kernel_units(const rs_plane *plane);
 /* NULL if nothing is better than rs_kernel_units. */
 const rs_copy_kernel *rs_kernel_gather(const rs_plane *plane);
+/* NULL if the plane does not fit. The first is the best there is, the second better than
+ * rs_kernel_units. */
+const rs_copy_kernel *rs_kernel_shuffle_64(const rs_plane *plane);
+const rs_copy_kernel *rs_kernel_shuffle(const rs_plane *plane);
 
 /* Copies a plane in tiles that fit the cache. plane.tile must be a result of rs_kernel_tile. */
 extern const rs_copy_kernel rs_kernel_tiled;

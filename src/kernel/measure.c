@@ -186,7 +186,7 @@ RS_AVX2 static void sum_avx2(const chunk *numbers, chunk_sums *out_sums)
 
 static void sum_chunk(const chunk *numbers, chunk_sums *out_sums)
 {
-    if (rs_cpu_detect() == RS_CPU_AVX2)
+    if (rs_cpu_detect() >= RS_CPU_AVX2)
         sum_avx2(numbers, out_sums);
     else
         sum_plain(numbers, out_sums);

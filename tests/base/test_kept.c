@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Large blocks that a context keeps: who gets them again, what bounds them, when they go back. */
 #include "base/context.h"
+#include "base/kept.h"
 #include "system/thread.h"
 #include "tests/support/check.h"
 #include "tests/support/random.h"
@@ -342,6 +343,77 @@ static void test_kept__threads_never_share_a_block(void **state)
     reshard_context_destroy(context);
 }
 
+/* ---- another thread at the worst moment ------------------------------------------------------ */
+
+/* The program is linked so that the context's calls of rs_kept_take and rs_kept_put come here
+ * first. So one thread can do what another one may do between any two counts of a block. */
+void *__real_rs_kept_take(rs_kept *kept, size_t bytes);
+bool __real_rs_kept_put(rs_kept *kept, void *memory, size_t bytes);
+void *__wrap_rs_kept_take(rs_kept *kept, size_t bytes);
+bool __wrap_rs_kept_put(rs_kept *kept, void *memory, size_t bytes);
+
+static reshard_context *visited;
+static int64_t visits;
+
+/* An allocation looks whether something kept has to go. */
+static void visit(void)
+{
+    if (visited == NULL)
+        return;
+    visits++;
+    rs_release(visited, rs_allocate(visited, 64), 64);
+}
+
+void *__wrap_rs_kept_take(rs_kept *kept, size_t bytes)
+{
+    visit();
+    void *memory = __real_rs_kept_take(kept, bytes);
+    visit();
+    return memory;
+}
+
+bool __wrap_rs_kept_put(rs_kept *kept, void *memory, size_t bytes)
+{
+    visit();
+    bool put = __real_rs_kept_put(kept, memory, bytes);
+    visit();
+    return put;
+}
+
+/* Nothing has to go: there is never more than one block. A block that was dropped shows by its
+ * first bytes. It is too large for malloc's own stores, so another one comes from the system,
+ * zeroed. */
+static void check_nothing_lost(size_t bytes_max)
+{
+    const size_t bytes = 40 * MIB;
+    const uint64_t mark = 0x6b657074;
+    reshard_context *context = make_context(bytes_max);
+    int64_t lost = 0;
+    rs_block_release(context, take(context, 10 * MIB), 10 * MIB); /* goes for the first of them */
+    visits = 0;
+    visited = context;
+    for (int turn = 0; turn < 10; turn++) {
+        char *memory = rs_block_allocate(context, bytes);
+        assert_non_null(memory);
+        lost += turn > 0 && memcmp(memory, &mark, sizeof mark) != 0;
+        memcpy(memory, &mark, sizeof mark);
+        rs_block_release(context, memory, bytes);
+    }
+    visited = NULL;
+    assert_int_equal(visits, 40);
+    assert_int_equal(lost, 0);
+    assert_int_equal(reshard_context_bytes(context), 0);
+    assert_int_equal(reshard_context_bytes_kept(context), bytes);
+    reshard_context_destroy(context);
+}
+
+static void test_kept__nothing_is_dropped_without_need(void **state)
+{
+    (void)state;
+    check_nothing_lost(0);
+    check_nothing_lost(41 * MIB); /* the same by the limit of memory */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -355,6 +427,7 @@ int main(void)
         cmocka_unit_test(test_kept__makes_way_when_malloc_fails),
         cmocka_unit_test(test_kept__makes_way_when_realloc_fails),
         cmocka_unit_test(test_kept__threads_never_share_a_block),
+        cmocka_unit_test(test_kept__nothing_is_dropped_without_need),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

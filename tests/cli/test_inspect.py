@@ -85,6 +85,38 @@ class Rows(InspectTest):
         self.assertEqual(set(self.rows(self.at("m"))), {"{1..3} x2", "a..w", "a.01.w", "a.{1..2}.w x2", "a.x1.w", "a.x2.w", "a.1.v",
                                                         "b.1234567890", "b.1234567891"})
 
+    def test_rows_of_random_names(self):
+        """More kinds than there is room for in the beginning, and fewer than are left out."""
+        model, kinds = {}, {}
+        while len(model) < 600:
+            parts = [self.rnd.choice(["aa", "ab", "07", str(self.rnd.randrange(8, 40))]) for _ in range(self.rnd.randrange(1, 3))]
+            name, extent = ".".join(parts), self.rnd.randrange(1, 3)
+            if name not in model:
+                model[name] = tensor(self.rnd, "U8", extent)
+                pattern = tuple(0 if re.fullmatch("0|[1-9][0-9]*", part) else part for part in parts)
+                kinds.setdefault((pattern, "U8", extent), []).append(name)
+        self.write_hf("m", model)
+
+        def by_value(name):
+            """As text, but numbers by value."""
+            return [(ord("0"), int(part)) if part.isdigit() else (ord(part), 0) for part in re.findall("[0-9]+|[^0-9]", name)]
+
+        wanted = []
+        for (pattern, dtype, extent), names in sorted(kinds.items(), key=lambda kind: by_value(min(kind[1], key=by_value))):
+            row = []
+            for i, part in enumerate(pattern):
+                numbers = {int(name.split(".")[i]) for name in names} if part == 0 else None
+                row.append(part if part != 0 else f"{{{min(numbers)}..{max(numbers)}}}" if len(numbers) > 1 else str(min(numbers)))
+            wanted.append((".".join(row) + (f" x{len(names)}" if len(names) > 1 else ""), dtype, str(extent)))
+        self.assertGreater(len(wanted), 20)
+        lines = self.read_text("inspect", self.at("m"), "--all").split("\n")
+        everything = [line.split()[0] for line in lines[lines.index("") + 2:] if line and not line.startswith(" ")]
+        self.assertEqual(everything[:len(model)], sorted(model, key=by_value))
+        table = self.read_text("inspect", self.at("m")).split("\n")
+        table = [re.split("  +", line.strip()) for line in table[table.index("") + 2:] if line]
+        found = [tuple(line[:3]) for line in table[:len(wanted)]]
+        self.assertEqual(found, wanted)
+
     def test_many_rows_are_cut_short(self):
         self.write_hf("m", {f"t{i}.{k}": ("U8", (1,), b"x") for i in range(100) for k in range(2)})
         text = self.read_text("inspect", self.at("m"))

@@ -67,7 +67,7 @@ static int64_t count_bytes(const rs_operation *operations, int64_t count)
 {
     int64_t bytes = 0;
     for (int64_t i = 0; i < count; i++)
-        bytes += (int64_t)rs_copy_bytes(&operations[i].copy);
+        bytes += (int64_t)rs_copy_bytes(&operations[i].kernels->copy);
     return bytes;
 }
 

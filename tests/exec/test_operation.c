@@ -16,6 +16,8 @@ enum { ROWS = 3, COLUMNS = 4, SOURCE = 15, TARGET = 12 };
 static const rs_operation_shape turned = {
     .ndim = 2, .size = {ROWS, COLUMNS}, .source_strides = {5, 1}, .target_strides = {1, ROWS}};
 
+static rs_kernels kernels;
+
 static rs_operation make(reshard_move_kind kind, reshard_reduction reduction, reshard_dtype dtype)
 {
     return (rs_operation){.kind = kind,
@@ -39,10 +41,10 @@ static void test_operation__copy_and_cast(void **state)
     for (int i = 0; i < SOURCE; i++)
         source[i] = i + 0.25;
     rs_operation o = make(RESHARD_MOVE_COPY, RESHARD_SUM, RESHARD_F64);
-    assert_int_equal(rs_operation_prepare(&o, &turned), RESHARD_OK);
+    assert_int_equal(rs_operation_prepare(&o, &kernels, &turned), RESHARD_OK);
     rs_operation_run(&o, source, target);
     o.target_dtype = RESHARD_F32;
-    assert_int_equal(rs_operation_prepare(&o, &turned), RESHARD_OK);
+    assert_int_equal(rs_operation_prepare(&o, &kernels, &turned), RESHARD_OK);
     rs_operation_run(&o, source, narrow);
     for (int i = 0; i < TARGET; i++) {
         assert_true(target[i] == source_at(source, i));
@@ -79,7 +81,7 @@ static void test_operation__combine(void **state)
             o.contributor = c;
             o.contributor_count = 3;
             o.divisor = reductions[r] == RESHARD_AVG ? 4 : 1;
-            assert_int_equal(rs_operation_prepare(&o, &turned), RESHARD_OK);
+            assert_int_equal(rs_operation_prepare(&o, &kernels, &turned), RESHARD_OK);
             rs_operation_run(&o, source, target);
             for (int i = 0; i < TARGET; i++) {
                 double value = source_at(source, i);
@@ -103,7 +105,7 @@ static void test_operation__add(void **state)
             target[i] = 1000 + i;
         rs_operation o = make(RESHARD_MOVE_ADD, RESHARD_SUM, RESHARD_F64);
         o.divisor = divisor;
-        assert_int_equal(rs_operation_prepare(&o, &turned), RESHARD_OK);
+        assert_int_equal(rs_operation_prepare(&o, &kernels, &turned), RESHARD_OK);
         rs_operation_run(&o, source, target);
         for (int i = 0; i < TARGET; i++)
             assert_true(target[i] == 1000 + i + source_at(source, i) / divisor);
@@ -129,10 +131,10 @@ static void test_operation__fill(void **state)
         double real[TARGET];
         int16_t integer[TARGET];
         rs_operation o = make(RESHARD_MOVE_FILL, rows[r].reduction, RESHARD_F64);
-        assert_int_equal(rs_operation_prepare(&o, &turned), RESHARD_OK);
+        assert_int_equal(rs_operation_prepare(&o, &kernels, &turned), RESHARD_OK);
         rs_operation_run(&o, NULL, real);
         o = make(RESHARD_MOVE_FILL, rows[r].reduction, RESHARD_I16);
-        assert_int_equal(rs_operation_prepare(&o, &turned), RESHARD_OK);
+        assert_int_equal(rs_operation_prepare(&o, &kernels, &turned), RESHARD_OK);
         rs_operation_run(&o, NULL, integer);
         for (int i = 0; i < TARGET; i++) {
             assert_true(real[i] == rows[r].real);
@@ -152,9 +154,9 @@ static void test_operation__parts_of_a_run(void **state)
     o.contributor = 1;
     o.contributor_count = 2;
     o.divisor = 2;
-    assert_int_equal(rs_operation_prepare(&o, &turned), RESHARD_OK);
+    assert_int_equal(rs_operation_prepare(&o, &kernels, &turned), RESHARD_OK);
     assert_false(rs_operation_is_one_run(&o));
-    assert_int_equal(rs_operation_prepare(&o, &line), RESHARD_OK);
+    assert_int_equal(rs_operation_prepare(&o, &kernels, &line), RESHARD_OK);
     assert_true(rs_operation_is_one_run(&o));
     for (size_t cut = 0; cut <= TARGET; cut++) {
         for (int i = 0; i < TARGET; i++) {
@@ -172,13 +174,13 @@ static void test_operation__refusals(void **state)
 {
     (void)state;
     rs_operation o = make(RESHARD_MOVE_COMBINE, RESHARD_MAX, RESHARD_C64);
-    assert_int_equal(rs_operation_prepare(&o, &turned), RESHARD_ERR_UNSUPPORTED);
+    assert_int_equal(rs_operation_prepare(&o, &kernels, &turned), RESHARD_ERR_UNSUPPORTED);
     o = make(RESHARD_MOVE_COMBINE, RESHARD_BAND, RESHARD_F32);
-    assert_int_equal(rs_operation_prepare(&o, &turned), RESHARD_ERR_UNSUPPORTED);
+    assert_int_equal(rs_operation_prepare(&o, &kernels, &turned), RESHARD_ERR_UNSUPPORTED);
     assert_non_null(strstr(reshard_error_text(), "band of f32"));
     o = make(RESHARD_MOVE_COMBINE, RESHARD_SUM, RESHARD_F32);
     o.target_dtype = RESHARD_F64; /* combining does not cast */
-    assert_int_equal(rs_operation_prepare(&o, &turned), RESHARD_ERR_UNSUPPORTED);
+    assert_int_equal(rs_operation_prepare(&o, &kernels, &turned), RESHARD_ERR_UNSUPPORTED);
 }
 
 int main(void)

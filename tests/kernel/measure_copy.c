@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * measure_copy.c - how fast the copy kernels are beside memcpy, as CSV: case, kernel, bytes
- * written, GB/s, and the ratio to memcpy of one large block measured around the case. One thread;
- * medians.
+ * written, GB/s, those of memcpy and of a streaming copy of one large block in the same rounds, and
+ * the ratios to both. One thread;
+ * the best round of each, so that a busy machine disturbs little.
  *
  *   measure-copy [MiB of each buffer] [rounds] [words in a case's name] [offset of the buffers]
  *
@@ -41,16 +42,9 @@ static double read_seconds(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-static int compare(const void *a, const void *b)
+static double least(double a, double b)
 {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double find_median(double *values, int count)
-{
-    qsort(values, (size_t)count, sizeof *values, compare);
-    return values[count / 2];
+    return a < b ? a : b;
 }
 
 static void run_form(const form *given)
@@ -68,23 +62,32 @@ static void measure(const measured *with, const form *given)
 {
     if (strstr(given->name, with->only) == NULL)
         return;
-    double block[64], copy[64];
+    double through = 1e9, around = 1e9, own = 1e9;
     size_t bytes = 0;
+    rs_copy streaming;
+    rs_copy_tuning tuning = {.cpu = rs_cpu_detect(), .stream_bytes = 0};
+    rs_copy_prepare_tuned(&streaming, &tuning, 1, 1, (int64_t[]){(int64_t)with->buffer_bytes},
+                          (int64_t[]){1}, (int64_t[]){1});
     for (int32_t i = 0; i < given->count; i++)
         bytes += rs_copy_bytes(&given->copies[i]);
-    /* In turn, so that a disturbance of the machine meets both. */
+    /* In turn, so that a disturbance of the machine meets all. */
     for (int round = 0; round < with->rounds; round++) {
         double start = read_seconds();
         memcpy(with->target, with->source, with->buffer_bytes);
-        double middle = read_seconds();
+        double second = read_seconds();
+        rs_copy_run(&streaming, with->source, with->target);
+        double third = read_seconds();
         run_form(given);
-        block[round] = middle - start;
-        copy[round] = read_seconds() - middle;
+        own = least(own, read_seconds() - third);
+        around = least(around, third - second);
+        through = least(through, second - start);
     }
-    double speed = (double)bytes / find_median(copy, with->rounds) / 1e9;
-    double reference = (double)with->buffer_bytes / find_median(block, with->rounds) / 1e9;
-    printf("%s,%s,%zu,%.2f,%.2f,%.2f\n", given->name, rs_copy_kernel_name(&given->copies[0]), bytes,
-           speed, reference, speed / reference);
+    double speed = (double)bytes / own / 1e9;
+    double memcpy_speed = (double)with->buffer_bytes / through / 1e9;
+    double streaming_speed = (double)with->buffer_bytes / around / 1e9;
+    printf("%s,%s,%zu,%.2f,%.2f,%.2f,%.2f,%.2f\n", given->name,
+           rs_copy_kernel_name(&given->copies[0]), bytes, speed, memcpy_speed, streaming_speed,
+           speed / memcpy_speed, speed / streaming_speed);
     fflush(stdout);
 }
 
@@ -154,6 +157,14 @@ static void measure_all(const measured *with)
         measure_phases(with, run, 3, true, true);
         measure_phases(with, run, 8, true, true);
     }
+    /* Every run of 1 to 64 bytes, gathered from and woven into one memory. */
+    for (int64_t run = 1; run <= 64; run++) {
+        static const int64_t phases[] = {2, 3, 4, 8};
+        for (size_t i = 0; i < sizeof phases / sizeof phases[0]; i++) {
+            measure_phases(with, run, phases[i], true, true);
+            measure_phases(with, run, phases[i], false, true);
+        }
+    }
     int64_t side = 1;
     while (side * side * 4 * 4 <= (int64_t)with->buffer_bytes)
         side *= 2;
@@ -171,7 +182,7 @@ int main(int argc, char **argv)
         .rounds = argc > 2 ? atoi(argv[2]) : 7,
         .only = argc > 3 ? argv[3] : "",
     };
-    if (with.buffer_bytes == 0 || with.rounds < 1 || with.rounds > 64)
+    if (with.buffer_bytes == 0 || with.rounds < 1)
         return 2;
     size_t offset = argc > 4 ? (size_t)atoi(argv[4]) % 4096 : 0;
     unsigned char *source = aligned_alloc(4096, with.buffer_bytes + 4096);
@@ -182,7 +193,7 @@ int main(int argc, char **argv)
     with.target = target + offset;
     memset(with.source, 1, with.buffer_bytes);
     memset(with.target, 2, with.buffer_bytes);
-    printf("case,kernel,bytes,GB/s,memcpy GB/s,ratio\n");
+    printf("case,kernel,bytes,GB/s,memcpy GB/s,streaming GB/s,of memcpy,of streaming\n");
     measure_all(&with);
     free(source);
     free(target);

@@ -143,10 +143,16 @@ static void check_shape(draw_state *draw, uint64_t seed, const strided *shape,
     assert_false(differs);
 }
 
+/* Any processor up to this one. */
+static rs_cpu draw_cpu(draw_state *draw)
+{
+    return (rs_cpu)draw_below(draw, (int64_t)rs_cpu_detect() + 1);
+}
+
 static rs_copy_tuning draw_tuning(draw_state *draw)
 {
     return (rs_copy_tuning){
-        .cpu = draw_chance(draw, 30) ? RS_CPU_PORTABLE : rs_cpu_detect(),
+        .cpu = draw_cpu(draw),
         .stream_bytes = draw_chance(draw, 50) ? 0 : SIZE_MAX,
         .measures = draw_chance(draw, 30),
     };
@@ -168,6 +174,7 @@ static void test_copy__random_shapes(void **state)
 typedef struct kernel_row {
     const char *streamed, *cached, *portable; /* portable: neither AVX2 nor streaming */
     strided shape;
+    const char *wide; /* with AVX-512, if that is another one; streamed or not */
 } kernel_row;
 
 #define ONE(bytes, n, source, target) \
@@ -186,55 +193,86 @@ typedef struct kernel_row {
     }
 
 static const kernel_row kernel_rows[] = {
-    {"rows", "rows", "rows", ONE(4, 5000, 1, 1)},
-    {"rows", "rows", "rows", TWO(1, 19, 512, 600, 1, 512, 1)},
-    {"rows", "rows", "rows", TWO(1, 19, 3000, 4000, 1, 3000, 1)},
-    {"rows", "rows", "rows", TWO(2, 13, 1025, 1025, 1, 1100, 1)},
-    {"rows", "rows", "rows", TWO(1, 9, 2570, 2600, 1, 3008, 1)},
-    {"lines", "units", "units", TWO(4, 103, 16, 64, 1, 16, 1)},
-    {"lines", "units", "units", TWO(4, 103, 16, 16, 1, 64, 1)},
-    {"lines", "units", "units", TWO(8, 51, 24, 72, 1, 24, 1)},
-    {"units, staged", "units", "units", TWO(4, 700, 3, 8, 1, 3, 1)},
-    {"units, staged", "units", "units", TWO(1, 77, 100, 256, 1, 100, 1)},
-    {"units", "units", "units", TWO(4, 700, 3, 3, 1, 8, 1)},
-    {"units", "units", "units", ONE(4, 999, 1, 4)},
-    {"units", "units", "units", ONE(2, 999, 1, 3)},
-    {"gather 2 of 2", "gather 2 of 2", "units", ONE(2, 1001, 2, 1)},
-    {"gather 2", "gather 2", "units", ONE(2, 1001, 3, 1)},
-    {"gather 2 of 4", "gather 2 of 4", "units", ONE(2, 1001, 4, 1)},
-    {"gather 2", "gather 2", "units", ONE(2, 1001, 8, 1)},
-    {"gather 4 of 2", "gather 4 of 2", "units", ONE(4, 1001, 2, 1)},
-    {"gather 4 of 3", "gather 4 of 3", "units", ONE(4, 1001, 3, 1)},
-    {"gather 4 of 4", "gather 4 of 4", "units", ONE(4, 1001, 4, 1)},
-    {"gather 4", "gather 4", "units", ONE(4, 1001, 8, 1)},
-    {"gather 4", "gather 4", "units", ONE(4, 1001, -3, 1)},
-    {"gather 8", "gather 8", "units", ONE(8, 1001, 2, 1)},
-    {"gather 8", "gather 8", "units", ONE(8, 1001, 5, 1)},
-    {"transpose 1", "transpose 1", "transpose 1", TWO(1, 301, 333, 333, 1, 1, 301)},
-    {"transpose 2", "transpose 2", "transpose 2", TWO(2, 301, 333, 333, 1, 1, 301)},
-    {"transpose 4, avx2", "transpose 4, avx2", "transpose 4", TWO(4, 301, 333, 333, 1, 1, 301)},
-    {"transpose 8, avx2", "transpose 8, avx2", "transpose 8", TWO(8, 157, 133, 140, 1, 1, 157)},
-    {"transpose 16", "transpose 16", "transpose 16", TWO(16, 67, 75, 75, 1, 1, 70)},
-    {"transpose 16", "transpose 16", "transpose 16", {4, 3, {67, 75, 4}, {300, 4, 1}, {4, 268, 1}}},
-    {"transpose", "transpose", "transpose", TWO(4, 99, 101, 202, 2, 1, 99)},
-    {"units", "units", "units", {4, 3, {500, 2, 3}, {6, 3, 1}, {6, 1, 2}}},
-    {"transpose", "transpose", "transpose", TWO(3, 99, 101, 101, 1, 1, 99)},
+    {"rows", "rows", "rows", ONE(4, 5000, 1, 1), NULL},
+    {"rows", "rows", "rows", TWO(1, 19, 512, 600, 1, 512, 1), NULL},
+    {"rows", "rows", "rows", TWO(1, 19, 3000, 4000, 1, 3000, 1), NULL},
+    {"rows", "rows", "rows", TWO(2, 13, 1025, 1025, 1, 1100, 1), NULL},
+    {"rows", "rows", "rows", TWO(1, 9, 2570, 2600, 1, 3008, 1), NULL},
+    {"lines", "units", "units", TWO(4, 103, 16, 64, 1, 16, 1), NULL},
+    {"lines", "units", "units", TWO(4, 103, 16, 16, 1, 64, 1), NULL},
+    {"lines", "units", "units", TWO(8, 51, 24, 72, 1, 24, 1), NULL},
+    {"spill", "spill", "units", TWO(4, 700, 3, 8, 1, 3, 1), NULL},
+    {"spill", "spill", "units", TWO(1, 900, 7, 29, 1, 7, 1), NULL},
+    {"spill", "spill", "units", TWO(1, 900, 5, 10, 1, 5, 1), "shuffle 64"},
+    {"shuffle 16", "shuffle 16", "units", ONE(1, 3001, 3, 1), "shuffle 64"},
+    {"shuffle 16", "shuffle 16", "units", ONE(1, 3001, 8, 1), "shuffle 64"},
+    {"shuffle 16", "shuffle 16", "units", ONE(3, 1001, 2, 1), "shuffle 64"},
+    /* The last vector reads up to the end, and would write beyond it. */
+    {"shuffle 16", "shuffle 16", "units", TWO(1, 100, 6, 10, 1, 6, 1), "shuffle 64"},
+    {"units, staged", "units", "units", ONE(1, 3001, -3, 1), NULL},
+    {"units, staged", "units", "units", ONE(3, 1001, 40, 1), NULL},
+    {"units", "units", "units", ONE(1, 255, 3, 1), NULL},
+    {"gather 1 of 2", "gather 1 of 2", "units", ONE(1, 3001, 2, 1), NULL},
+    {"gather 1 of 4", "gather 1 of 4", "units", ONE(1, 3001, 4, 1), NULL},
+    {"units, staged", "units", "units", TWO(1, 77, 33, 70, 1, 33, 1), NULL},
+    {"units, staged", "units", "units", TWO(1, 77, 100, 256, 1, 100, 1), NULL},
+    {"units", "units", "units", TWO(4, 700, 3, 3, 1, 8, 1), NULL},
+    {"units", "units", "units", ONE(4, 999, 1, 4), NULL},
+    {"units", "units", "units", ONE(2, 999, 1, 3), NULL},
+    {"gather 2 of 2", "gather 2 of 2", "units", ONE(2, 1001, 2, 1), NULL},
+    {"gather 2", "gather 2", "units", ONE(2, 1001, 3, 1), "shuffle 64"},
+    {"gather 2 of 4", "gather 2 of 4", "units", ONE(2, 1001, 4, 1), NULL},
+    {"gather 2", "gather 2", "units", ONE(2, 1001, 8, 1), "shuffle 64"},
+    {"gather 4 of 2", "gather 4 of 2", "units", ONE(4, 1001, 2, 1), NULL},
+    {"gather 4 of 3", "gather 4 of 3", "units", ONE(4, 1001, 3, 1), NULL},
+    {"gather 4 of 4", "gather 4 of 4", "units", ONE(4, 1001, 4, 1), NULL},
+    {"gather 4", "gather 4", "units", ONE(4, 1001, 8, 1), NULL},
+    {"gather 4", "gather 4", "units", ONE(4, 1001, -3, 1), NULL},
+    {"gather 8", "gather 8", "units", ONE(8, 1001, 2, 1), "shuffle 64"},
+    {"gather 8", "gather 8", "units", ONE(8, 1001, 5, 1), NULL},
+    {"transpose 1", "transpose 1", "transpose 1", TWO(1, 301, 333, 333, 1, 1, 301), NULL},
+    {"transpose 2", "transpose 2", "transpose 2", TWO(2, 301, 333, 333, 1, 1, 301), NULL},
+    {"transpose 4, avx2", "transpose 4, avx2", "transpose 4", TWO(4, 301, 333, 333, 1, 1, 301),
+     NULL},
+    {"transpose 8, avx2", "transpose 8, avx2", "transpose 8", TWO(8, 157, 133, 140, 1, 1, 157),
+     NULL},
+    {"transpose 16", "transpose 16", "transpose 16", TWO(16, 67, 75, 75, 1, 1, 70), NULL},
+    {"transpose 16",
+     "transpose 16",
+     "transpose 16",
+     {4, 3, {67, 75, 4}, {300, 4, 1}, {4, 268, 1}},
+     NULL},
+    {"transpose", "transpose", "transpose", TWO(4, 99, 101, 202, 2, 1, 99), NULL},
+    {"units", "units", "units", {4, 3, {500, 2, 3}, {6, 3, 1}, {6, 1, 2}}, NULL},
+    {"transpose", "transpose", "transpose", TWO(3, 99, 101, 101, 1, 1, 99), NULL},
 };
 
-static void check_kernel(const kernel_row *row, size_t index, bool portable, bool streams)
+static void check_name(const kernel_row *row, const rs_copy *copy, rs_cpu cpu, bool streams)
 {
-    rs_copy_tuning tuning = {.cpu = portable ? RS_CPU_PORTABLE : rs_cpu_detect(),
-                             .stream_bytes = streams ? 0 : SIZE_MAX};
+#if defined(__x86_64__) && !defined(RS_PORTABLE)
+    const char *name = streams ? row->streamed : row->cached;
+    if (cpu == RS_CPU_PORTABLE)
+        name = streams ? NULL : row->portable;
+    if (cpu == RS_CPU_AVX512 && row->wide != NULL)
+        name = row->wide;
+    if (name != NULL)
+        assert_string_equal(rs_copy_kernel_name(copy), name);
+#else
+    (void)row;
+    (void)copy;
+    (void)cpu;
+    (void)streams;
+#endif
+}
+
+static void check_kernel(const kernel_row *row, size_t index, rs_cpu cpu, bool streams)
+{
+    rs_copy_tuning tuning = {.cpu = cpu, .stream_bytes = streams ? 0 : SIZE_MAX};
     const strided *shape = &row->shape;
     rs_copy copy;
     rs_copy_prepare_tuned(&copy, &tuning, shape->element_bytes, shape->ndim, shape->size,
                           shape->source_strides, shape->target_strides);
-#if defined(__x86_64__) && !defined(RS_PORTABLE)
-    if (portable && !streams)
-        assert_string_equal(rs_copy_kernel_name(&copy), row->portable);
-    if (!portable && tuning.cpu == RS_CPU_AVX2)
-        assert_string_equal(rs_copy_kernel_name(&copy), streams ? row->streamed : row->cached);
-#endif
+    check_name(row, &copy, cpu, streams);
     for (uint64_t seed = 1; seed <= 6; seed++) {
         draw_state draw;
         draw_seed(&draw, 1000 * index + seed);
@@ -246,8 +284,44 @@ static void test_copy__kernels(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof kernel_rows / sizeof kernel_rows[0]; i++)
-        for (int way = 0; way < 4; way++)
-            check_kernel(&kernel_rows[i], i, way % 2 != 0, way / 2 != 0);
+        for (rs_cpu cpu = RS_CPU_PORTABLE; cpu <= rs_cpu_detect(); cpu++)
+            for (int streams = 0; streams < 2; streams++)
+                check_kernel(&kernel_rows[i], i, cpu, streams != 0);
+}
+
+/* Every unit up to a cache line, at steps that are near and far, dense in the target: the last
+ * units, for which no vector fits, with those before them. Rows that follow one another in the
+ * target and rows that do not. */
+static void check_unit(int32_t unit, rs_cpu cpu, bool streams)
+{
+    static const int64_t parts[] = {1, 2, 3, 4, 5, 8, 13, 40};
+    rs_copy_tuning tuning = {.cpu = cpu, .stream_bytes = streams ? 0 : SIZE_MAX};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        draw_state draw;
+        uint64_t seed = (uint64_t)unit * 100 + i;
+        draw_seed(&draw, seed);
+        int64_t columns = 300 / unit + draw_between(&draw, 1, 600 / unit + 5);
+        if (i % 3 == 2)
+            columns += 9000 / unit;
+        int64_t gap = draw_chance(&draw, 50) ? 0 : draw_below(&draw, 70);
+        int64_t step = parts[i] * unit + draw_below(&draw, 2) * draw_below(&draw, unit);
+        strided shape = {.element_bytes = 1, .ndim = 3};
+        int64_t sizes[] = {3, columns, unit};
+        int64_t from[] = {columns * step + 7, step, 1}, to[] = {columns * unit + gap, unit, 1};
+        memcpy(shape.size, sizes, sizeof sizes);
+        memcpy(shape.source_strides, from, sizeof from);
+        memcpy(shape.target_strides, to, sizeof to);
+        check_shape(&draw, seed, &shape, &tuning);
+    }
+}
+
+static void test_copy__every_unit(void **state)
+{
+    (void)state;
+    for (int32_t unit = 1; unit <= 64; unit++)
+        for (rs_cpu cpu = RS_CPU_PORTABLE; cpu <= rs_cpu_detect(); cpu++)
+            for (int streams = 0; streams < 2; streams++)
+                check_unit(unit, cpu, streams != 0);
 }
 
 /* All phases of interleaved elements taken apart together. */
@@ -286,18 +360,24 @@ static void test_copy__together(void **state)
     free(target);
 }
 
-/* Copies that fill one target in turns: in any order, of any width, at any alignment, and with one
- * that does not fit in. */
-static void check_woven(int32_t parts, int32_t unit, size_t shift, bool odd_one)
+/* How copies that fill one target in turns may differ from one another. */
+enum { ALIKE, ONE_IS_SHORTER, ONE_IS_MISSING, ONE_MORE, DIFFERENCES };
+
+/* Copies that fill one target in turns: in any order, of any width, at any alignment. One may be
+ * shorter or missing, or there is a last unit that is not whole. */
+static void check_woven(int32_t parts, int32_t unit, size_t shift, int difference,
+                        const rs_copy_tuning *tuning)
 {
-    enum { ROWS = 7, COLUMNS = 1501, PARTS = 5 };
-    size_t row = (size_t)parts * COLUMNS * (size_t)unit, line = COLUMNS * (size_t)unit;
-    size_t bytes = ROWS * row + 16;
-    unsigned char *sources = malloc(bytes), *target = malloc(bytes), *wanted = malloc(bytes);
+    enum { ROWS = 3, PARTS = 17 };
+    int64_t length = 101 + 9000 / (unit * parts); /* more than streaming collects at a time */
+    size_t line = (size_t)(length * unit), row = (size_t)parts * line + 1;
+    size_t bytes = ROWS * row + 16, source_bytes = ROWS * row + shift;
+    unsigned char *sources = malloc(source_bytes), *target = malloc(bytes);
+    unsigned char *wanted = malloc(bytes);
     assert_non_null(sources);
     assert_non_null(target);
     assert_non_null(wanted);
-    for (size_t i = 0; i < bytes; i++)
+    for (size_t i = 0; i < source_bytes; i++)
         sources[i] = (unsigned char)(i * 31 + i / 251);
     memset(target, 0xa5, bytes);
     memset(wanted, 0xa5, bytes);
@@ -305,19 +385,28 @@ static void check_woven(int32_t parts, int32_t unit, size_t shift, bool odd_one)
     const rs_copy *copies[PARTS];
     const void *from[PARTS];
     void *to[PARTS];
-    for (int32_t k = 0; k < parts; k++) {
+    int32_t count = difference == ONE_MORE ? parts + 1 : parts;
+    for (int32_t k = 0; k < count; k++) {
         int32_t place = (k + 1) % parts;
-        int64_t size[] = {ROWS, odd_one && k == 0 ? COLUMNS - 1 : COLUMNS};
-        int64_t source_strides[] = {COLUMNS, 1},
-                target_strides[] = {(int64_t)parts * COLUMNS, parts};
+        int64_t columns = length - (k == 0 && difference == ONE_IS_SHORTER);
+        int64_t size[] = {ROWS, columns, unit};
+        int64_t source_strides[] = {(int64_t)line, unit, 1};
+        int64_t target_strides[] = {(int64_t)row, parts * unit, 1};
         from[k] = sources + shift + (size_t)k * ROWS * line;
-        to[k] = target + shift + (size_t)(place * unit);
-        rs_copy_prepare(&copy[k], unit, 2, size, source_strides, target_strides);
-        rs_copy_reference(unit, 2, size, source_strides, target_strides, from[k],
-                          wanted + shift + (size_t)(place * unit));
+        size_t start = shift + (size_t)(place * unit);
+        if (k == parts) { /* one byte behind the units of each row */
+            size[1] = size[2] = source_strides[0] = 1;
+            start = shift + row - 1;
+        }
+        to[k] = target + start;
+        rs_copy_prepare_tuned(&copy[k], tuning, 1, 3, size, source_strides, target_strides);
         copies[k] = &copy[k];
+        if (k == 0 && difference == ONE_IS_MISSING)
+            continue;
+        rs_copy_reference(1, 3, size, source_strides, target_strides, from[k], wanted + start);
     }
-    rs_copy_run_together(parts, copies, from, to);
+    int32_t first = difference == ONE_IS_MISSING ? 1 : 0;
+    rs_copy_run_together(count - first, copies + first, from + first, to + first);
     assert_memory_equal(target, wanted, bytes);
     free(sources);
     free(target);
@@ -327,11 +416,16 @@ static void check_woven(int32_t parts, int32_t unit, size_t shift, bool odd_one)
 static void test_copy__woven(void **state)
 {
     (void)state;
-    for (int32_t parts = 2; parts <= 5; parts++) {
-        for (int32_t unit = 1; unit <= 16; unit *= 2) {
-            for (size_t shift = 0; shift < 3; shift++) {
-                check_woven(parts, unit, shift, false);
-                check_woven(parts, unit, shift, true);
+    static const int32_t parts[] = {2, 3, 4, 5, 8, 16};
+    static const int32_t units[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 31, 48, 63, 64};
+    for (size_t p = 0; p < sizeof parts / sizeof parts[0]; p++) {
+        for (size_t u = 0; u < sizeof units / sizeof units[0]; u++) {
+            for (int way = 0; way < 2 * ((int)rs_cpu_detect() + 1); way++) {
+                rs_copy_tuning tuning = {.cpu = (rs_cpu)(way / 2),
+                                         .stream_bytes = way % 2 != 0 ? 0 : SIZE_MAX};
+                size_t shift = (p + u + (size_t)way) % 3;
+                for (int difference = 0; difference < DIFFERENCES; difference++)
+                    check_woven(parts[p], units[u], shift, difference, &tuning);
             }
         }
     }
@@ -395,9 +489,10 @@ static void test_copy__numbers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_copy__kernels),         cmocka_unit_test(test_copy__random_shapes),
-        cmocka_unit_test(test_copy__together),        cmocka_unit_test(test_copy__woven),
-        cmocka_unit_test(test_copy__pack_and_unpack), cmocka_unit_test(test_copy__numbers),
+        cmocka_unit_test(test_copy__kernels),    cmocka_unit_test(test_copy__random_shapes),
+        cmocka_unit_test(test_copy__every_unit), cmocka_unit_test(test_copy__together),
+        cmocka_unit_test(test_copy__woven),      cmocka_unit_test(test_copy__pack_and_unpack),
+        cmocka_unit_test(test_copy__numbers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

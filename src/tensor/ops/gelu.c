@@ -105,7 +105,7 @@ RS_LANES_AVX2 static void backward_avx2(const float *x, const float *gradient, f
 
 static void gelu_f32(const rs_unary_rows *rows, const void *x, void *y)
 {
-    if (rs_cpu_detect() == RS_CPU_AVX2)
+    if (rs_cpu_detect() >= RS_CPU_AVX2)
         forward_avx2(x, y, rows->count * rows->size);
     else
         run_forward(x, y, rows->count * rows->size);
@@ -113,7 +113,7 @@ static void gelu_f32(const rs_unary_rows *rows, const void *x, void *y)
 
 static void gelu_back_f32(const rs_unary_rows *rows, const void *x, const void *g, void *out)
 {
-    if (rs_cpu_detect() == RS_CPU_AVX2)
+    if (rs_cpu_detect() >= RS_CPU_AVX2)
         backward_avx2(x, g, out, rows->count * rows->size);
     else
         run_backward(x, g, out, rows->count * rows->size);
