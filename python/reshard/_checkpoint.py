@@ -282,11 +282,11 @@ class Checkpoint(Handle, Mapping[str, StoredTensor]):
                                                  check_copies=int(check_copies))
         found: Any = ctypes.POINTER(_native.reshard_hashes if sha256 else _native.reshard_digests)()
         compute = lib.reshard_checkpoint_hash if sha256 else lib.reshard_checkpoint_digest
-        names = list(self)
+        names = {name: i for i, name in enumerate(self) if not self[name].is_aside}
         with self._use() as pointer:
             self._context.run(lambda: compute(pointer, byref(options), byref(found)), progress)
         try:
-            tensors = {name: decode(found.contents.tensors[i].value) for i, name in enumerate(names) if not self[name].is_aside}
+            tensors = {name: decode(found.contents.tensors[i].value) for name, i in names.items()}
             return Digests(decode(found.contents.checkpoint), tensors)
         finally:
             (lib.reshard_hashes_destroy if sha256 else lib.reshard_digests_destroy)(found)

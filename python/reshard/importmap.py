@@ -133,7 +133,7 @@ def split(values: Dict[str, Value], op: Any, converter: "Converter") -> Dict[str
     for key, value in values.items():
         at = place(value.dims, op.dim, "SplitModulelist")
         axis = only_axis(value.dims, at, "SplitModulelist")
-        if converter.stack not in (None, axis) and converter.stack.size != axis.size:
+        if converter.stack is not None and converter.stack is not axis and converter.stack.size != axis.size:
             raise ImportFailure("SplitModulelist of tensors of different numbers of parts")
         converter.stack = axis
         axis.name = "e"
@@ -463,8 +463,8 @@ def make_map(model_type: str, shapes: Dict[str, Tuple[int, ...]], transforms: Se
 def find_transforms(model_type: str) -> Tuple[List[Any], str]:
     """The conversions that the installed transformers registers for a type, and its release."""
     try:
-        import transformers
-        from transformers.conversion_mapping import get_checkpoint_conversion_mapping
+        import transformers  # type: ignore[import]
+        from transformers.conversion_mapping import get_checkpoint_conversion_mapping  # type: ignore[import]
     except ImportError as error:
         raise ImportFailure(f"transformers 5 or later has to be installed, whose conversions are asked for ({error})") from error
     found = get_checkpoint_conversion_mapping(model_type)

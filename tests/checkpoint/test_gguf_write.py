@@ -150,7 +150,7 @@ class GgufWriteTest(support.CommandTest):
         self.read_text("convert", self.at("base.gguf"), self.at("hf"), "--as", "hf")
         arguments = [self.at("hf"), "--as", "gguf", "--like", self.at("base.gguf")]
         table = self.read_text("plan", *arguments, "--tensors")
-        self.assertRegex(table, r"rope_freqs.weight +f32 +2 +whole +2 +- +the file that is followed +-")
+        self.assertRegex(table, r"rope_freqs.weight +f32 +2 +whole +2 +- +the file that is followed +all +-")
         found = {one["name"]: one for one in self.read_json("plan", *arguments, "--tensors")["tensor_list"]}
         self.assertNotIn("sources", found["rope_freqs.weight"])
         self.assertEqual(found["output.weight"]["sources"], ["lm_head.weight"])

@@ -86,14 +86,14 @@ class MpiTest(support.CommandTest):
 
     def test_one_rank_fails_before_mpi_starts(self):
         """It says so itself: the others know nothing of it, and mpirun ends them because it fails."""
-        self.assertEqual(self.fail_on(2, 'exec "$@" --oops'), 'reshard: rank 2: convert: unknown option --oops\n')
+        self.assertEqual(self.fail_on(2, 'exec "$@" --oops'), 'reshard: rank 2: convert: unknown option --oops; reshard convert --help lists them\n')
         shutil.copy(support.COMMAND, self.at("reshard"))  # beside which there is no MPI backend
         self.assertRegex(self.fail_on(1, f'shift; exec {self.at("reshard")} "$@"'),
                          r"\Areshard: rank 1: started by mpirun, but the MPI backend cannot be loaded: [^\n]*\n\Z")
 
     def test_all_ranks_fail_before_mpi_starts(self):
         code, output, errors = self.mpirun(3, self.at("source"), self.at("out"), "--oops", "--json")
-        self.assertEqual((code, errors), (2, 'reshard: convert: unknown option --oops\n'))
+        self.assertEqual((code, errors), (2, 'reshard: convert: unknown option --oops; reshard convert --help lists them\n'))
         self.assertEqual(json.loads(output)["error"]["status"], "USAGE")
 
     def test_same_bytes_as_one_process(self):

@@ -11,7 +11,7 @@
 typedef struct rewriting {
     rs_json json;
     rs_slice text;
-    const rs_config_change *change;
+    rs_config_change *change;
     size_t copied; /* bytes of the text that were copied or replaced so far */
     bool changed;
     bool names_dtype; /* the whole model has a dtype */
@@ -93,7 +93,10 @@ static reshard_status rewrite_object(rewriting *r, int depth)
         if (!r->change->is_dequantised || !rs_json_token_is(&key, "quantization_config")) {
             end = r->json.at;
             any = true;
-        } else if (any) {
+            continue;
+        }
+        r->change->quantization_gone = true;
+        if (any) {
             copy_until(r, end, r->json.at);
             end = r->json.at;
         } else {
@@ -112,8 +115,8 @@ static reshard_status keep_text(rewriting *r, rs_arena *arena, rs_slice *out_tex
     return out_text->bytes != NULL ? RESHARD_OK : rs_allocation_status();
 }
 
-reshard_status rs_config_file_rewrite(rs_arena *arena, rs_slice text,
-                                      const rs_config_change *change, rs_slice *out_text)
+reshard_status rs_config_file_rewrite(rs_arena *arena, rs_slice text, rs_config_change *change,
+                                      rs_slice *out_text)
 {
     rs_json_token token;
     rewriting r = {.text = text, .change = change};

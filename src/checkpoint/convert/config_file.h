@@ -15,10 +15,11 @@ typedef struct rs_config_change {
     const char *dtype;
     /* Remove quantization_config, and add torch_dtype if there is no dtype. */
     bool is_dequantised;
+    bool quantization_gone; /* out: there was one, and it was removed */
 } rs_config_change;
 
 /* *out_text is in the arena; its bytes are NULL if nothing changes. Errors: SYNTAX. */
-reshard_status rs_config_file_rewrite(rs_arena *arena, rs_slice text,
-                                      const rs_config_change *change, rs_slice *out_text);
+reshard_status rs_config_file_rewrite(rs_arena *arena, rs_slice text, rs_config_change *change,
+                                      rs_slice *out_text);
 
 #endif

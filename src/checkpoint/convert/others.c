@@ -235,7 +235,7 @@ static reshard_status change_config(reshard_conversion *conversion, rs_slice tex
     if (!rs_dtype_is_float(target->cast))
         return rs_target_say(target, "config.json keeps its dtype, though most weights become %s",
                              reshard_dtype_name(target->cast));
-    const rs_config_change change = {dtype, target->dequantises};
+    rs_config_change change = {.dtype = dtype, .is_dequantised = target->dequantises};
     reshard_status status =
         rs_config_file_rewrite(&conversion->arena, text, &change, &conversion->config_text);
     if (status == RESHARD_ERR_SYNTAX)
@@ -244,7 +244,7 @@ static reshard_status change_config(reshard_conversion *conversion, rs_slice tex
                              reshard_error_text());
     if (status == RESHARD_OK && conversion->config_text.bytes != NULL)
         status = rs_target_say(target, "config.json: the dtype becomes %s%s", dtype,
-                               target->dequantises ? ", and quantization_config goes" : "");
+                               change.quantization_gone ? ", and quantization_config goes" : "");
     return status;
 }
 

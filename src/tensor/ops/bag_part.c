@@ -137,7 +137,8 @@ static reshard_status measure_part(reshard_tensor *indices, reshard_tensor *offs
     reshard_status status = rs_tensor_densify(rs_scope_context(), offsets, &dense);
     int64_t bags = offsets->volume - last;
     if (status == RESHARD_OK && bags < 0)
-        status = rs_fail(RESHARD_ERR_INVALID, "there is no last offset");
+        status = rs_fail(RESHARD_ERR_INVALID,
+                         "offsets are empty, but the last one has to be the number of indices");
     if (status == RESHARD_OK)
         status = rs_result(RESHARD_I64, 1, &bags, &sizes);
     if (status == RESHARD_OK)
