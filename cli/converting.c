@@ -115,7 +115,7 @@ void cli_conversion_warn(const cli_conversion *made)
 /* Whoever names a target like a file may expect one. */
 static void note_folder(const char *target)
 {
-    static const char *const endings[] = {".safetensors", ".pt", ".pth", ".bin", ".ckpt"};
+    static const char *const endings[] = {".safetensors", ".pt", ".pth", ".bin", ".ckpt", ".gguf"};
     size_t length = strlen(target);
     for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
         size_t n = strlen(endings[i]);

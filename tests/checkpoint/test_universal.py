@@ -139,6 +139,18 @@ class Writing(ZeroTest):
         self.convert("universal", "back")
         self.assertEqual(files.read_hf(self.at("back")), {**{name[6:]: array for name, array in weights.items()}, "model.ids": model["model.ids"]})
 
+    def test_nothing_to_train(self):
+        """No folder would hold a parameter, and nobody could read it."""
+        files.write(self.at("numbers.safetensors"), {"ids": ("I32", (2,), bytes(8))})
+        self.check_fails(("convert", self.at("numbers.safetensors"), self.at("out"), "--format", "universal"), 1, "no such tensor; choose another format")
+        self.assertFalse(os.path.exists(self.at("out")))
+
+    def test_own_folder(self):
+        """The folder that is read is not left out."""
+        self.write_hf("hf-in")
+        self.convert("hf-in", "universal", "--format", "universal")
+        self.assertNotIn("folder (", self.convert("universal", "back"))
+
     def test_tied_head(self):
         for tied in (True, False):
             self.write_hf("hf-in", {"model_type": "llama", "tie_word_embeddings": tied})

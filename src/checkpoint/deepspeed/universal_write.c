@@ -397,6 +397,10 @@ static reshard_status list_files(writing *w)
         status = add_file(w, &(rs_universal_file){.kind = kinds[i], .tensor = -1});
     for (int64_t i = 0; status == RESHARD_OK && i < selection->count; i++)
         status = add_tensor(w, &selection->items[i]);
+    if (status == RESHARD_OK && w->file_count == sizeof kinds / sizeof *kinds)
+        status = rs_fail(RESHARD_ERR_INVALID,
+                         "a universal checkpoint has a folder for each floating-point parameter, "
+                         "and the source has no such tensor; choose another format");
     if (status == RESHARD_OK)
         status = add_steps(w);
     if (status == RESHARD_OK)

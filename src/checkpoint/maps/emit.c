@@ -71,8 +71,11 @@ static reshard_status fail_missing(const emission *e, const rs_map_term *term,
                                    const int64_t *values)
 {
     rs_slice name;
-    int64_t first = e->member->first;
-    reshard_status status = rs_map_make_name(e->r, e->line, &term->pattern, values, &name);
+    int64_t first = e->member->first, known[RS_MAP_CAPTURES_MAX];
+    /* If all of a stack are missing, the first of them is named. */
+    for (int32_t i = 0; i < e->line->capture_count; i++)
+        known[i] = values[i] < 0 ? 0 : values[i];
+    reshard_status status = rs_map_make_name(e->r, e->line, &term->pattern, known, &name);
     if (status != RESHARD_OK)
         return status;
     return rs_map_fail_line(e->line, RESHARD_ERR_NOT_FOUND,

@@ -137,6 +137,8 @@ static const bad_case bad_cases[] = {
     {"{a,b} [i] = c [(i + i)]", "c 3", NULL, RIGHT, "dimension 0 of \"c\" has 3 elements"},
     {"{a,b} [i] = c [(i + i)]", "a 2", NULL, LEFT,
      "there is \"a\", but no \"b\", which goes with it"},
+    {"{n}.{a,b} [i] = c [n (i + i)]", "0.a 2, 1.a 2", NULL, LEFT,
+     "there is \"0.a\", but no \"0.b\", which goes with it"},
     {"{a,b} [i] = c [(i + i)] optional", "a 2", NULL, LEFT, "but no \"b\""},
     {"{a,b} [i] = c [(i + i)]", "a f16 2, b 2", NULL, LEFT, "\"a\" is f16 and \"b\" is f32"},
     {"e.{e} [i] = w [e i]", "e.0 1, e.2 1", NULL, LEFT, "there is \"e.0\", but no \"e.1\""},
