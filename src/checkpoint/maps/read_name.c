@@ -266,6 +266,18 @@ static reshard_status read_braces(rs_map_reader *reader, bool lists, variants *v
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
+/* Whether one text of a list makes a name of no bytes. */
+static bool any_is_empty(const variants *v)
+{
+    bool found = false;
+    for (int32_t i = 0; i < v->count && !found; i++) {
+        found = true;
+        for (int32_t k = 0; k < v->part_counts[i]; k++)
+            found = found && v->parts[i][k].capture < 0 && v->parts[i][k].text.count == 0;
+    }
+    return found;
+}
+
 static reshard_status keep_variants(rs_map_reader *reader, const variants *v, rs_slice shown,
                                     rs_map_pattern *patterns)
 {
@@ -298,6 +310,10 @@ reshard_status rs_map_read_name(rs_map_reader *reader, bool lists, rs_map_patter
     rs_slice shown = {start, (size_t)(cursor->at - start)};
     if (status == RESHARD_OK && shown.count == 0)
         status = rs_map_fail(reader, start, RESHARD_ERR_SYNTAX, "expected the name of a tensor");
+    if (status == RESHARD_OK && any_is_empty(v))
+        status = rs_map_fail(reader, start, RESHARD_ERR_SYNTAX,
+                             "one of the names that %.*s stands for is empty",
+                             rs_slice_shown(shown), shown.bytes);
     if (status == RESHARD_OK)
         status = keep_variants(reader, v, shown, patterns);
     *out_count = v->count;

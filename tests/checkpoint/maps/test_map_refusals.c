@@ -57,6 +57,7 @@ static const bad_text bad_texts[] = {
     {"a [(i + j)] = b [(i + j)]", "a is a sum of 2 blocks, and there is one tensor"},
     {"{a,b} = {c,d}", "2 tensors equal 2: one side has to be a single tensor"},
     {"a drop = b", "drop, fill(), copy() and object() need an empty other side"},
+    {"{,a} drop =", "map:1:1: one of the names that {,a} stands for is empty"},
     {"a =", "the other side of a is empty: say drop"},
     {"a fill(1) =", "fill() needs axes: [] for a single number"},
     {"a [] fill(x) =", "map:1:6: fill() needs a number"},
