@@ -145,12 +145,6 @@ class Writing(ZeroTest):
         self.check_fails(("convert", self.at("numbers.safetensors"), self.at("out"), "--format", "universal"), 1, "no such tensor; choose another format")
         self.assertFalse(os.path.exists(self.at("out")))
 
-    def test_own_folder(self):
-        """The folder that is read is not left out."""
-        self.write_hf("hf-in")
-        self.convert("hf-in", "universal", "--format", "universal")
-        self.assertNotIn("folder (", self.convert("universal", "back"))
-
     def test_tied_head(self):
         for tied in (True, False):
             self.write_hf("hf-in", {"model_type": "llama", "tie_word_embeddings": tied})

@@ -39,13 +39,10 @@ static void add_kin(kin *group, const char *name)
         group->first = name;
 }
 
-/* A file that is read, or a folder of such files. */
 static bool is_source_file(const reshard_checkpoint *source, const char *name)
 {
-    size_t length = strlen(name);
     for (int32_t i = 0; i < source->file_count; i++) {
-        const char *read = source->files[i].name;
-        if (strncmp(read, name, length) == 0 && (read[length] == '\0' || read[length] == '/'))
+        if (strcmp(source->files[i].name, name) == 0)
             return true;
     }
     return false;
