@@ -97,12 +97,10 @@ def told_tensors(layout):
 
 
 def strip_rank_files(folder, target):
-    """Rank files as strangers write them: without a word on how they are split, but for RESHARD_SHAPES of flat shards."""
+    """Rank files as strangers write them: without a word on how they are split."""
     for name in os.listdir(folder):
         if name.endswith(".safetensors"):
-            tensors, layout = read_rank(f"{folder}/{name}")
-            told = {key: layout["tensors"][key]["shape"] for key in tensors if "flat" in layout["tensors"][key]["cuts"]}
-            write(f"{target}/{name}", tensors, {"format": "pt", **({"RESHARD_SHAPES": json.dumps(told)} if told else {})})
+            write(f"{target}/{name}", read_rank(f"{folder}/{name}")[0], {"format": "pt"})
 
 
 def strides(shape):

@@ -284,8 +284,7 @@ static reshard_status measure(packed *content, uint64_t bytes_max)
     }
     content->bytes = from.given;
     destroy_decoder(&from);
-    if (scratch != NULL)
-        rs_release(context, scratch, SKIP_BYTES);
+    rs_release(context, scratch, SKIP_BYTES);
     return status;
 }
 

@@ -89,8 +89,7 @@ static reshard_status enter(void *user, int32_t thread)
 static void leave(void *user, int32_t thread)
 {
     hash_work *work = user;
-    if (work->memory[thread] != NULL)
-        rs_release(work->team.context, work->memory[thread], TILE_BYTES + SCRATCH_BYTES);
+    rs_release(work->team.context, work->memory[thread], TILE_BYTES + SCRATCH_BYTES);
 }
 
 /* The position, in the order, of this rank's item. */

@@ -53,8 +53,7 @@ static reshard_status add_item(like_list *list, const like_item *item)
 
 static void release_list(like_list *list)
 {
-    if (list->items != NULL)
-        rs_release(list->arena->context, list->items, (size_t)list->capacity * sizeof *list->items);
+    rs_release(list->arena->context, list->items, (size_t)list->capacity * sizeof *list->items);
 }
 
 /* ---- the list -------------------------------------------------------------------------------- */
@@ -272,8 +271,7 @@ reshard_status rs_target_check_like(rs_target *target, const char *path)
     if (status == RESHARD_OK)
         status = rs_target_say(target, "%lld names, dtypes and shapes are as %.200s says",
                                (long long)wanted.count, path);
-    if (text != NULL)
-        rs_release(target->context, text, bytes + 1);
+    rs_release(target->context, text, bytes + 1);
     release_list(&wanted);
     release_list(&found);
     return status;

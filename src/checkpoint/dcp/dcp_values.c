@@ -268,8 +268,7 @@ reshard_status rs_dcp_values_list(const rs_target *target, const reshard_checkpo
         *out_values = rs_arena_copy(arena, l.items, (size_t)l.count, sizeof *l.items);
         status = *out_values != NULL ? RESHARD_OK : rs_allocation_status();
     }
-    if (l.items != NULL)
-        rs_release(target->context, l.items, (size_t)l.capacity * sizeof *l.items);
+    rs_release(target->context, l.items, (size_t)l.capacity * sizeof *l.items);
     return status;
 }
 

@@ -200,8 +200,7 @@ static reshard_status read_part(const reading *r, part *made)
     reshard_status status = rs_file_read_all(context, path, RS_PICKLE_BYTES_MAX, &bytes, &count);
     if (status == RESHARD_OK)
         status = rs_dcp_metadata_read(&r->checkpoint->arena, path, bytes, count, &made->metadata);
-    if (bytes != NULL)
-        rs_release(context, bytes, count + 1);
+    rs_release(context, bytes, count + 1);
     rs_release(context, path, strlen(path) + 1);
     return status;
 }
@@ -565,8 +564,7 @@ reshard_status rs_dcp_read(reshard_checkpoint *checkpoint, const rs_opening *ope
     reshard_status status = read_all(&r, opening);
     rs_unpacking_release(r.entries.unpacking);
     rs_occurrences_release(checkpoint->context, &r.list);
-    if (r.parts != NULL)
-        rs_release(checkpoint->context, r.parts, (size_t)r.part_capacity * sizeof(part));
+    rs_release(checkpoint->context, r.parts, (size_t)r.part_capacity * sizeof(part));
     return status;
 }
 

@@ -88,8 +88,7 @@ static reshard_status open_files(rs_zero_reading *r, bool has_frozen)
     }
     if (status == RESHARD_OK)
         status = rs_store_open_files(checkpoint, count, names);
-    if (names != NULL)
-        rs_release(checkpoint->context, (void *)names, bytes);
+    rs_release(checkpoint->context, (void *)names, bytes);
     return status;
 }
 
@@ -253,8 +252,7 @@ static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_openin
         status = rs_torch_note_common(checkpoint, &r.common);
     if (status == RESHARD_OK)
         status = note_split(&r);
-    if (r.locals != NULL)
-        rs_release(checkpoint->context, r.locals, (size_t)r.local_capacity * sizeof *r.locals);
+    rs_release(checkpoint->context, r.locals, (size_t)r.local_capacity * sizeof *r.locals);
     rs_occurrences_release(checkpoint->context, &r.others);
     rs_zero_rules_release(&r);
     return status;

@@ -495,11 +495,9 @@ static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_openin
         status = compare_states(&r);
     if (status == RESHARD_OK)
         status = note_kind(&r);
-    if (r.zero.locals != NULL)
-        rs_release(checkpoint->context, r.zero.locals,
-                   (size_t)r.zero.local_capacity * sizeof *r.zero.locals);
-    if (r.states != NULL)
-        rs_release(checkpoint->context, r.states, (size_t)r.capacity * sizeof *r.states);
+    rs_release(checkpoint->context, r.zero.locals,
+               (size_t)r.zero.local_capacity * sizeof *r.zero.locals);
+    rs_release(checkpoint->context, r.states, (size_t)r.capacity * sizeof *r.states);
     rs_occurrences_release(checkpoint->context, &r.zero.others);
     rs_names_release(&r.folders);
     rs_names_release(&r.files);

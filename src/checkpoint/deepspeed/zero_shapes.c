@@ -127,8 +127,7 @@ static reshard_status sort_by_name(rs_zero_reading *r, rs_zero_part *part, int32
                                    "param_shapes names parameter \"%.*s\" twice",
                                    rs_slice_shown(names[i].told), names[i].told.bytes);
     }
-    if (names != NULL)
-        rs_release(r->checkpoint->context, names, count * sizeof *names);
+    rs_release(r->checkpoint->context, names, count * sizeof *names);
     return status;
 }
 

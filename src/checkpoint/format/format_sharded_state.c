@@ -354,10 +354,8 @@ static reshard_status cut_parts(rs_target *target, uint64_t bytes_max)
     }
     if (status == RESHARD_OK)
         move_entries(target, ranks, parts);
-    if (parts != NULL)
-        rs_release(target->context, parts, entries * sizeof *parts);
-    if (ranks != NULL)
-        rs_release(target->context, ranks, files * sizeof *ranks);
+    rs_release(target->context, parts, entries * sizeof *parts);
+    rs_release(target->context, ranks, files * sizeof *ranks);
     return status;
 }
 

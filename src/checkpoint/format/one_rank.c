@@ -109,7 +109,6 @@ reshard_status rs_one_rank_keep(reshard_checkpoint *checkpoint, rs_slice documen
         rs_occurrence *item = &list->items[i];
         arrays[i] = *item;
         item->full = item->offset = NULL; /* join it as if the array were the whole tensor */
-        item->full_ndim = 0;
     }
     checkpoint->is_one_rank = true;
     reshard_status status = rs_store_join_whole(

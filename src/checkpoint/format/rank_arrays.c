@@ -6,7 +6,6 @@
 #include "base/search.h"
 
 #include <assert.h>
-#include <string.h>
 
 /* Files of one group are neighbours, so arrays are sorted by group, too. */
 static int32_t group_of(const rs_rank_arrays *arrays, int64_t entry)
@@ -22,13 +21,6 @@ const rs_occurrence *rs_rank_array_at(const rs_rank_arrays *arrays, int32_t posi
     return at < arrays->count && group_of(arrays, at) == arrays->file_of[position]
                ? &arrays->items[at]
                : NULL;
-}
-
-static bool tells_alike(const rs_occurrence *a, const rs_occurrence *b)
-{
-    return (a->full == NULL) == (b->full == NULL) && a->full_ndim == b->full_ndim &&
-           (a->full == NULL ||
-            memcmp(a->full, b->full, (size_t)a->full_ndim * sizeof(int64_t)) == 0);
 }
 
 reshard_status rs_rank_arrays_check(const reshard_checkpoint *checkpoint,
@@ -49,11 +41,6 @@ reshard_status rs_rank_arrays_check(const reshard_checkpoint *checkpoint,
                            rs_slice_shown(item->name), item->name.bytes,
                            checkpoint->files[first->file].name, checkpoint->files[item->file].name,
                            same_dtype ? "number of dimensions" : "dtype");
-        if (!tells_alike(first, item))
-            return rs_fail(RESHARD_ERR_CORRUPT,
-                           "tensor \"%.*s\": %s and %s do not agree on its full shape",
-                           rs_slice_shown(item->name), item->name.bytes,
-                           checkpoint->files[first->file].name, checkpoint->files[item->file].name);
     }
     return RESHARD_OK;
 }

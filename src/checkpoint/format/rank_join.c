@@ -278,11 +278,7 @@ static reshard_status find_result(rank_reading *reading, rs_rank_arrays *entries
                                   rs_rule_result *out_result)
 {
     const rs_occurrence *first = &entries->items[0];
-    rs_local_shapes locals = {.ndim = first->ndim,
-                              .find = local_shape,
-                              .user = entries,
-                              .full_ndim = first->full_ndim,
-                              .full = first->full};
+    rs_local_shapes locals = {.ndim = first->ndim, .find = local_shape, .user = entries};
     rs_rule_result named = {0};
     reshard_status status = RESHARD_OK;
     if (told == NULL)

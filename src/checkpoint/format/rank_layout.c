@@ -461,9 +461,7 @@ reshard_status rs_rank_layout_read_one(reshard_checkpoint *checkpoint, rs_slice 
 void rs_rank_layout_release(rs_rank_layout *layout, reshard_context *context)
 {
     reshard_mesh_release(layout->mesh);
-    if (layout->tensors != NULL)
-        rs_release(context, layout->tensors,
-                   (size_t)layout->tensor_capacity * sizeof(rs_rank_tensor));
+    rs_release(context, layout->tensors, (size_t)layout->tensor_capacity * sizeof(rs_rank_tensor));
     *layout = (rs_rank_layout){.mesh = NULL};
 }
 

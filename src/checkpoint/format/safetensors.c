@@ -220,8 +220,7 @@ static reshard_status read_object(rs_header *header, const char *text, size_t te
     }
     if (status == RESHARD_OK)
         status = rs_json_next(&json, &token);
-    if (list.items != NULL)
-        rs_release(header->arena.context, list.items, (size_t)list.capacity * sizeof(int64_t));
+    rs_release(header->arena.context, list.items, (size_t)list.capacity * sizeof(int64_t));
     return status;
 }
 
@@ -415,12 +414,8 @@ reshard_status rs_header_read_at(reshard_context *context, const rs_file *file, 
 void rs_header_drop_entries(rs_header *header)
 {
     reshard_context *context = header->arena.context;
-    if (header->by_name != NULL)
-        rs_release(context, header->by_name,
-                   (size_t)header->entry_count * sizeof(rs_header_entry *));
-    if (header->entries != NULL)
-        rs_release(context, header->entries,
-                   (size_t)header->entry_capacity * sizeof(rs_header_entry));
+    rs_release(context, header->by_name, (size_t)header->entry_count * sizeof(rs_header_entry *));
+    rs_release(context, header->entries, (size_t)header->entry_capacity * sizeof(rs_header_entry));
     header->by_name = NULL;
     header->entries = NULL;
     header->entry_count = header->entry_capacity = 0;
@@ -431,12 +426,9 @@ void rs_header_destroy(rs_header *header)
     if (header == NULL)
         return;
     reshard_context *context = header->arena.context;
-    if (header->text != NULL)
-        rs_release(context, header->text, header->text_bytes);
+    rs_release(context, header->text, header->text_bytes);
     rs_header_drop_entries(header);
-    if (header->metadata != NULL)
-        rs_release(context, header->metadata,
-                   (size_t)header->metadata_capacity * sizeof(rs_metadatum));
+    rs_release(context, header->metadata, (size_t)header->metadata_capacity * sizeof(rs_metadatum));
     rs_arena_release(&header->arena);
     rs_release(context, header, sizeof *header);
 }

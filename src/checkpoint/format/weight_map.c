@@ -151,8 +151,7 @@ reshard_status rs_weight_map_read(reshard_checkpoint *checkpoint, const char *na
     rs_release(checkpoint->context, path, strlen(path) + 1);
     if (status == RESHARD_OK)
         status = read_text(checkpoint, name, text, text_bytes, map);
-    if (text != NULL)
-        rs_release(checkpoint->context, text, text_bytes + 1);
+    rs_release(checkpoint->context, text, text_bytes + 1);
     if (status == RESHARD_OK)
         number_files(map);
     return status;
@@ -160,8 +159,7 @@ reshard_status rs_weight_map_read(reshard_checkpoint *checkpoint, const char *na
 
 void rs_weight_map_release(reshard_context *context, rs_weight_map *map)
 {
-    if (map->items != NULL)
-        rs_release(context, map->items, (size_t)map->capacity * sizeof(rs_weight_mapping));
+    rs_release(context, map->items, (size_t)map->capacity * sizeof(rs_weight_mapping));
     *map = (rs_weight_map){0};
 }
 

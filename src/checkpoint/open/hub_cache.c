@@ -103,8 +103,7 @@ reshard_status rs_hub_find_snapshot(reshard_context *context, const char *path, 
     if (status == RESHARD_OK)
         status = join(context, folder, name, out_path);
     rs_names_release(&names);
-    if (text != NULL)
-        rs_release(context, text, count + 1);
+    rs_release(context, text, count + 1);
     release_path(context, folder);
     return status;
 }

@@ -196,15 +196,12 @@ void reshard_checkpoint_destroy(reshard_checkpoint *checkpoint)
             file->body_destroy(file->body);
         rs_file_close(file->file);
     }
-    if (checkpoint->values != NULL)
-        rs_release(checkpoint->context, checkpoint->values,
-                   (size_t)checkpoint->value_capacity * sizeof(rs_stored_value));
-    if (checkpoint->unreadable != NULL)
-        rs_release(checkpoint->context, checkpoint->unreadable,
-                   (size_t)checkpoint->unreadable_capacity * sizeof(rs_unreadable));
-    if (checkpoint->crcs != NULL)
-        rs_release(checkpoint->context, checkpoint->crcs,
-                   (size_t)checkpoint->crc_capacity * sizeof(rs_stored_crc));
+    rs_release(checkpoint->context, checkpoint->values,
+               (size_t)checkpoint->value_capacity * sizeof(rs_stored_value));
+    rs_release(checkpoint->context, checkpoint->unreadable,
+               (size_t)checkpoint->unreadable_capacity * sizeof(rs_unreadable));
+    rs_release(checkpoint->context, checkpoint->crcs,
+               (size_t)checkpoint->crc_capacity * sizeof(rs_stored_crc));
     rs_arena_release(&checkpoint->arena);
     rs_release(checkpoint->context, checkpoint, sizeof *checkpoint);
 }

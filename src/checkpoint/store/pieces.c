@@ -304,7 +304,6 @@ reshard_status rs_store_separate_copies(reshard_checkpoint *checkpoint, rs_store
         }
         rs_sort(copies, (size_t)tensor->copy_count, sizeof *copies, rs_piece_compare);
     }
-    if (items != NULL)
-        rs_release(checkpoint->context, items, count * sizeof *items);
+    rs_release(checkpoint->context, items, count * sizeof *items);
     return items != NULL && copies != NULL ? RESHARD_OK : rs_allocation_status();
 }

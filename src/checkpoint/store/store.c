@@ -31,8 +31,7 @@ reshard_status rs_occurrences_add(reshard_context *context, rs_occurrences *list
 
 void rs_occurrences_release(reshard_context *context, rs_occurrences *list)
 {
-    if (list->items != NULL)
-        rs_release(context, list->items, (size_t)list->capacity * sizeof(rs_occurrence));
+    rs_release(context, list->items, (size_t)list->capacity * sizeof(rs_occurrence));
     *list = (rs_occurrences){0};
 }
 

@@ -236,7 +236,6 @@ typedef struct rs_occurrence {
     const int64_t *strides; /* in elements; NULL: dense and row-major */
     const int64_t *offset;  /* in the tensor; NULL: zeros */
     const int64_t *full;    /* the full tensor's shape; NULL: the file does not say */
-    int32_t full_ndim;      /* rank files only: how many numbers `full` has; else 0 */
     rs_value_place place;   /* only formats that nest */
 } rs_occurrence;
 

@@ -242,10 +242,8 @@ static reshard_status sort_entries(rs_target *target)
     for (int64_t i = 0, first = 0; status == RESHARD_OK && i < group_count; first = groups[i++])
         status = sort_group(target, target->entries + first, groups[i] - first);
 out:
-    if (places != NULL)
-        rs_release(target->context, places, (size_t)count * sizeof *places);
-    if (groups != NULL)
-        rs_release(target->context, groups, (size_t)group_count * sizeof *groups);
+    rs_release(target->context, places, (size_t)count * sizeof *places);
+    rs_release(target->context, groups, (size_t)group_count * sizeof *groups);
     return status;
 }
 
@@ -314,12 +312,10 @@ reshard_status rs_target_place(rs_target *target)
 
 void rs_target_release(rs_target *target)
 {
-    if (target->entries != NULL)
-        rs_release(target->context, target->entries,
-                   (size_t)target->entry_capacity * sizeof(rs_target_entry));
-    if (target->arrays != NULL)
-        rs_release(target->context, target->arrays,
-                   (size_t)target->array_capacity * sizeof(rs_target_array));
+    rs_release(target->context, target->entries,
+               (size_t)target->entry_capacity * sizeof(rs_target_entry));
+    rs_release(target->context, target->arrays,
+               (size_t)target->array_capacity * sizeof(rs_target_array));
     target->entries = NULL;
     target->arrays = NULL;
     rs_cut_rows_release(target->kept_rows);

@@ -74,11 +74,8 @@ void rs_torch_file_destroy(void *body)
     }
     rs_unpacking_release(opened->unpacking);
     rs_zip_destroy(opened->zip);
-    if (opened->bytes != NULL)
-        rs_release(opened->context, opened->bytes, opened->byte_count);
-    if (opened->storages != NULL)
-        rs_release(opened->context, opened->storages,
-                   opened->storage_count * sizeof(legacy_storage));
+    rs_release(opened->context, opened->bytes, opened->byte_count);
+    rs_release(opened->context, opened->storages, opened->storage_count * sizeof(legacy_storage));
     rs_release(opened->context, opened, sizeof *opened);
 }
 
@@ -212,8 +209,7 @@ static void drop_row(rs_torch_file *opened)
     rs_pickle_destroy(opened->pickle);
     rs_pickle_destroy(opened->keys);
     opened->pickle = opened->keys = NULL;
-    if (opened->bytes != NULL)
-        rs_release(opened->context, opened->bytes, opened->byte_count);
+    rs_release(opened->context, opened->bytes, opened->byte_count);
     opened->bytes = NULL;
 }
 

@@ -143,8 +143,7 @@ static reshard_status finish_file(const rs_target *target, int32_t index,
         status = write_member(&s, out, s.count - 1, rs_slice_of(version), &sums[s.count - 1]);
     if (status == RESHARD_OK)
         status = rs_zip_draft_finish(s.draft, out, 0, sums);
-    if (sums != NULL)
-        rs_release(s.context, sums, s.count * sizeof *sums);
+    rs_release(s.context, sums, s.count * sizeof *sums);
     end(&s);
     return rs_fail_within(status, "%s", file->name);
 }
