@@ -5,8 +5,7 @@
  */
 #include "bench/commands.h"
 #include "bench/common/buffers.h"
-#include "bench/common/median.h"
-#include "bench/common/slowest.h"
+#include "bench/common/timing.h"
 #include "bench/rivals.h"
 #include "cli/common/failure.h"
 #include "cli/common/input.h"

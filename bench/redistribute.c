@@ -6,9 +6,8 @@
  */
 #include "bench/commands.h"
 #include "bench/common/buffers.h"
-#include "bench/common/median.h"
-#include "bench/common/slowest.h"
 #include "bench/common/stream_copy.h"
+#include "bench/common/timing.h"
 #include "cli/common/failure.h"
 #include "cli/common/input.h"
 #include "cli/common/json.h"

@@ -6,7 +6,7 @@
  * two sides of a comparison take turns, and a ratio is the median over the turns.
  */
 #include "bench/commands.h"
-#include "bench/common/median.h"
+#include "bench/common/timing.h"
 #include "bench/training.h"
 #include "cli/common/failure.h"
 #include "cli/common/json.h"

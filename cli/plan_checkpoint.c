@@ -12,7 +12,6 @@
 #include "cli/common/work.h"
 #include "cli/converting.h"
 #include "cli/plan_page.h"
-#include "cli/plan_prediction.h"
 #include "cli/plan_report.h"
 #include "cli/plan_tensors.h"
 

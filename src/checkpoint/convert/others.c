@@ -8,8 +8,7 @@
 #include "base/dtype.h"
 #include "checkpoint/convert/config_file.h"
 #include "checkpoint/convert/conversion.h"
-#include "checkpoint/open/foreign.h"
-#include "checkpoint/open/latest.h"
+#include "checkpoint/open/open.h"
 #include "text/dtype_names.h"
 #include "text/text.h"
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* dcp_values.c - makes archives of values, takes nested values apart, and copies stored ones. */
-#include "checkpoint/dcp/dcp_values.h"
+#include "checkpoint/dcp/dcp_write.h"
 
 #include "base/context.h"
 #include "base/sort.h"
 #include "checkpoint/archive/pickle_write.h"
-#include "checkpoint/torch/torch_nest.h"
+#include "checkpoint/torch/torch_save.h"
 
 #include <assert.h>
 #include <inttypes.h>

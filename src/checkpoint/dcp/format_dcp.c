@@ -12,7 +12,6 @@
 #include "base/sort.h"
 #include "checkpoint/dcp/dcp_entry.h"
 #include "checkpoint/dcp/dcp_format.h"
-#include "checkpoint/dcp/dcp_values.h"
 #include "checkpoint/dcp/dcp_write.h"
 #include "checkpoint/dcp/megatron.h"
 #include "checkpoint/torch/torch_files.h"

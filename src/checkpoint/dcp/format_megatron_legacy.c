@@ -14,7 +14,6 @@
 #include "base/context.h"
 #include "base/dtype.h"
 #include "checkpoint/dcp/dcp_format.h"
-#include "checkpoint/dcp/legacy_names.h"
 #include "checkpoint/dcp/megatron.h"
 #include "checkpoint/torch/torch_files.h"
 #include "text/text.h"

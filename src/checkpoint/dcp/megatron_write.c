@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* megatron_write.c - cuts boxes into Megatron's chunks, and writes what belongs to them. */
-#include "checkpoint/dcp/megatron_write.h"
+#include "checkpoint/dcp/megatron.h"
 
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/shape.h"
 #include "checkpoint/archive/pickle_write.h"
 #include "checkpoint/dcp/dcp_write.h"
-#include "checkpoint/dcp/megatron.h"
 #include "checkpoint/select/parameter.h"
-#include "checkpoint/torch/torch_write.h"
+#include "checkpoint/torch/torch_save.h"
 #include "text/text.h"
 
 #include <stdio.h>

@@ -11,7 +11,6 @@
  */
 #include "checkpoint/deepspeed/ds_formats.h"
 #include "checkpoint/deepspeed/zero.h"
-#include "checkpoint/deepspeed/zero_rules.h"
 
 #include "base/context.h"
 

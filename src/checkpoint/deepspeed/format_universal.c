@@ -8,7 +8,7 @@
  * tensors; the model file has their shapes.
  */
 #include "checkpoint/deepspeed/ds_formats.h"
-#include "checkpoint/deepspeed/universal_write.h"
+#include "checkpoint/deepspeed/universal.h"
 #include "checkpoint/deepspeed/zero.h"
 
 #include "base/checked.h"

@@ -8,14 +8,12 @@
  * 16-bit weights of which the optimizer has a master copy, as Megatron's has (param, fp32_param):
  * that copy is the weight then.
  */
-#include "checkpoint/deepspeed/universal_write.h"
 #include "checkpoint/deepspeed/universal.h"
 
 #include "base/context.h"
 #include "base/dtype.h"
 #include "base/sort.h"
 #include "checkpoint/torch/torch_save.h"
-#include "checkpoint/torch/torch_write.h"
 #include "kernel/cast.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* zero_boxes.c - ranges of flat arrays become pieces. Consecutive ranges tile the tensor, so the
  * pieces need no further check. */
-#include "checkpoint/deepspeed/zero_boxes.h"
+#include "checkpoint/deepspeed/zero.h"
 
 #include "base/context.h"
 #include "base/shape.h"

@@ -4,7 +4,6 @@
  * files have parts of them, which are joined here; in stages 1 and 2 they are whole.
  */
 #include "checkpoint/deepspeed/zero.h"
-#include "checkpoint/deepspeed/zero_boxes.h"
 
 #include "base/checked.h"
 #include "base/context.h"

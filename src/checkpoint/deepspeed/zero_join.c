@@ -5,8 +5,6 @@
  * together by what the files say about its cut (zero_cut.c).
  */
 #include "checkpoint/deepspeed/zero.h"
-#include "checkpoint/deepspeed/zero_cut.h"
-#include "checkpoint/deepspeed/zero_rules.h"
 
 #include "base/context.h"
 #include "base/sort.h"

@@ -5,7 +5,6 @@
  * an error and never shifts what comes after it.
  */
 #include "checkpoint/deepspeed/zero.h"
-#include "checkpoint/deepspeed/zero_boxes.h"
 
 #include "base/checked.h"
 #include "base/context.h"

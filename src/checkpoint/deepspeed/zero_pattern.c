@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* zero_pattern.c - matches by backtracking, in a bounded number of steps: patterns come with the
  * checkpoint and are not trusted. */
-#include "checkpoint/deepspeed/zero_pattern.h"
+#include "checkpoint/deepspeed/zero.h"
 
 #include "text/text.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* rank_arrays.c - finds the array of a rank, and checks that those of all ranks agree. */
-#include "checkpoint/format/rank_arrays.h"
+#include "checkpoint/format/rank_join.h"
 
 #include "base/error.h"
 #include "base/search.h"

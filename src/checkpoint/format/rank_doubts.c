@@ -3,7 +3,7 @@
  * rank_doubts.c - compares samples of the arrays that were joined with each other, and the shapes
  * that came out with config.json.
  */
-#include "checkpoint/format/rank_doubts.h"
+#include "checkpoint/format/rank_join.h"
 
 #include "base/shape.h"
 #include "checkpoint/rules/sizes.h"

@@ -14,10 +14,7 @@
 #include "base/shape.h"
 #include "base/sort.h"
 #include "checkpoint/format/file_names.h"
-#include "checkpoint/format/rank_arrays.h"
-#include "checkpoint/format/rank_doubts.h"
 #include "checkpoint/format/rank_layout.h"
-#include "checkpoint/format/rank_padding.h"
 #include "checkpoint/rules/rulebook.h"
 #include "spec/spec.h"
 

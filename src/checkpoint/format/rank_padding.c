@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* rank_padding.c - reads padding in tiles, and checks that it is zero. */
-#include "checkpoint/format/rank_padding.h"
+#include "checkpoint/format/rank_join.h"
 
 #include "base/checked.h"
 #include "base/context.h"

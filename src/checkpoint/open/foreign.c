@@ -3,8 +3,7 @@
  * foreign.c - recognises formats that reshard does not read, by the endings of names. A format that
  * joins the list in formats.c loses its row here.
  */
-#include "checkpoint/open/foreign.h"
-#include "checkpoint/open/formats.h"
+#include "checkpoint/open/open.h"
 
 #include "base/context.h"
 #include "text/text.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hub_cache.c - finds a model's snapshot in the hub's cache. */
-#include "checkpoint/open/hub_cache.h"
+#include "checkpoint/open/open.h"
 
 #include "base/context.h"
 #include "base/error.h"

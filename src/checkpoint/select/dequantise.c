@@ -4,7 +4,7 @@
  * "weight_scale" of "weight", "x_scales" of "x_blocks". Quantised tensors without any of these are
  * refused, so that no weight stays quantised unnoticed.
  */
-#include "checkpoint/select/dequantise.h"
+#include "checkpoint/select/quantised.h"
 
 #include "base/checked.h"
 #include "base/context.h"

@@ -10,7 +10,6 @@
 #include "checkpoint/torch/torch_formats.h"
 #include "checkpoint/torch/torch_ranks.h"
 #include "checkpoint/torch/torch_save.h"
-#include "checkpoint/torch/torch_write.h"
 
 #include <stdio.h>
 

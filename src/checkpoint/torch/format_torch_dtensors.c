@@ -14,7 +14,6 @@
 #include "checkpoint/torch/torch_placed.h"
 #include "checkpoint/torch/torch_ranks.h"
 #include "checkpoint/torch/torch_save.h"
-#include "checkpoint/torch/torch_write.h"
 #include "spec/spec.h"
 
 #include <assert.h>

@@ -18,7 +18,6 @@
 #include "checkpoint/torch/torch_placed.h"
 #include "checkpoint/torch/torch_ranks.h"
 #include "checkpoint/torch/torch_save.h"
-#include "checkpoint/torch/torch_write.h"
 #include "text/text.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* torch_nest.c - finds the path of every tensor and value, sorts the paths, and writes a container
  * for each beginning that several paths share. */
-#include "checkpoint/torch/torch_nest.h"
+#include "checkpoint/torch/torch_save.h"
 
 #include "base/context.h"
 #include "base/sort.h"

@@ -5,7 +5,6 @@
 
 #include "base/context.h"
 #include "checkpoint/archive/zip_write.h"
-#include "checkpoint/torch/torch_write.h"
 
 #include <assert.h>
 #include <stdio.h>

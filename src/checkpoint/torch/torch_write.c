@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* torch_write.c - writes tensors, storages and strides in PyTorch's spelling. */
-#include "checkpoint/torch/torch_write.h"
+#include "checkpoint/torch/torch_save.h"
 
 #include "base/error.h"
 #include "base/shape.h"

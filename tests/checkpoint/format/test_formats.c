@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The list of formats, and what is said of paths that hold none of them. */
 #include "checkpoint/convert/target_make.h"
-#include "checkpoint/open/formats.h"
+#include "checkpoint/open/open.h"
 #include "tests/checkpoint/format/format_case.h"
 #include "tests/support/context.h"
 
