@@ -176,11 +176,6 @@ static reshard_status read_tensor(reading *r, rs_slice name, const rs_pickle_nod
     return status == RESHARD_OK ? read_chunks(r, rs_dcp_field(node, "chunks"), tensor) : status;
 }
 
-static int compare_tensors(const void *a, const void *b)
-{
-    return rs_slice_compare(((const rs_dcp_tensor *)a)->name, ((const rs_dcp_tensor *)b)->name);
-}
-
 static reshard_status read_tensors(reading *r, const rs_pickle_node *dict)
 {
     size_t count = rs_pickle_count(dict);
@@ -198,7 +193,7 @@ static reshard_status read_tensors(reading *r, const rs_pickle_node *dict)
         if (status != RESHARD_OK)
             return rs_fail_within(status, "tensor \"%.*s\"", rs_slice_shown(name), name.bytes);
     }
-    rs_sort(tensors, count, sizeof *tensors, compare_tensors);
+    rs_sort(tensors, count, sizeof *tensors, rs_compare_slices);
     for (size_t i = 1; i < count; i++) {
         if (rs_slice_compare(tensors[i - 1].name, tensors[i].name) == 0)
             return rs_fail(RESHARD_ERR_CORRUPT, "tensor \"%.*s\" occurs twice",

@@ -221,11 +221,6 @@ static reshard_status take_apart(listing *l, const rs_dcp_value *whole)
 
 /* ---- all values ------------------------------------------------------------------------------ */
 
-static int compare_names(const void *a, const void *b)
-{
-    return rs_slice_compare(((const rs_dcp_value *)a)->name, ((const rs_dcp_value *)b)->name);
-}
-
 static reshard_status fail_twice(rs_slice name)
 {
     return rs_fail(RESHARD_ERR_INVALID, "two values end up with the name \"%.*s\"",
@@ -250,9 +245,9 @@ static reshard_status list_all(listing *l, const reshard_checkpoint *source)
             status = take_apart(l, &made);
         }
     }
-    rs_sort(l->items, (size_t)l->count, sizeof *l->items, compare_names);
+    rs_sort(l->items, (size_t)l->count, sizeof *l->items, rs_compare_slices);
     for (int64_t i = 1; status == RESHARD_OK && i < l->count; i++) {
-        if (compare_names(&l->items[i - 1], &l->items[i]) == 0)
+        if (rs_compare_slices(&l->items[i - 1], &l->items[i]) == 0)
             status = fail_twice(l->items[i].name);
     }
     return status;
@@ -277,7 +272,7 @@ reshard_status rs_dcp_values_check(const rs_target *target, int64_t count,
 {
     for (int64_t i = 0; count != 0 && i < target->tensor_count; i++) {
         const rs_dcp_value wanted = {.name = target->tensors[i].name};
-        if (bsearch(&wanted, values, (size_t)count, sizeof wanted, compare_names) != NULL)
+        if (bsearch(&wanted, values, (size_t)count, sizeof wanted, rs_compare_slices) != NULL)
             return fail_twice(wanted.name);
     }
     return RESHARD_OK;

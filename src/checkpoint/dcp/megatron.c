@@ -72,21 +72,15 @@ static bool contains(rs_slice name, const char *part)
     return false;
 }
 
-static bool begins_with(rs_slice name, const char *front)
-{
-    size_t count = strlen(front);
-    return name.count >= count && memcmp(name.bytes, front, count) == 0;
-}
-
 const char *rs_megatron_kind_of(rs_slice name)
 {
     if (contains(name, "._extra_state/shard_"))
         return "states of Transformer Engine (_extra_state)";
-    if (begins_with(name, "rng_state"))
+    if (rs_slice_begins(name, "rng_state"))
         return "random states of ranks (rng_state)";
-    if (begins_with(name, "rerun_state_machine_state"))
+    if (rs_slice_begins(name, "rerun_state_machine_state"))
         return "states of the rerun machine";
-    return begins_with(rs_state_name(name), "optimizer")
+    return rs_slice_begins(rs_state_name(name), "optimizer")
                ? "states of an optimizer, gathered as objects"
                : NULL;
 }

@@ -515,7 +515,8 @@ const rs_format rs_format_universal = {
     .leaves_tied = rs_universal_leaves_tied,
     .lay_out = rs_universal_lay_out,
     .name_file = rs_universal_name_file,
-    .place = rs_universal_place,
+    .place = rs_torch_save_place,
     .write_head = rs_torch_save_head,
     .finish = rs_universal_finish,
+    .torch_style = &rs_universal_style,
 };

@@ -75,7 +75,7 @@ bool rs_universal_holds(const rs_stored_value *value);
 bool rs_universal_leaves_tied(rs_slice name);
 void rs_universal_name_file(const rs_target *target, int32_t file, int32_t rank,
                             char out_name[RS_FILE_NAME_BYTES]);
-reshard_status rs_universal_place(rs_target *target, int32_t file);
+extern const struct rs_torch_style rs_universal_style;
 reshard_status rs_universal_finish(const rs_target *target, const rs_finishing *finishing);
 
 #endif

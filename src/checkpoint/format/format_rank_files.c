@@ -49,20 +49,6 @@ static int compare_files(const void *a, const void *b)
     return order != 0 ? order : strcmp(x->name, y->name);
 }
 
-static reshard_status gather(reshard_checkpoint *checkpoint, rs_occurrences *list)
-{
-    reshard_status status = RESHARD_OK;
-    for (int32_t file = 0; file < checkpoint->file_count; file++) {
-        const rs_header *header = rs_safetensors_header(checkpoint, file);
-        for (int64_t i = 0; status == RESHARD_OK && i < header->entry_count; i++) {
-            const rs_occurrence item =
-                rs_safetensors_occurrence(checkpoint, file, header->by_name[i]);
-            status = rs_occurrences_add(checkpoint->context, list, &item);
-        }
-    }
-    return status;
-}
-
 static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_opening *opening)
 {
     rs_occurrences list = {0};
@@ -74,7 +60,7 @@ static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_openin
             compare_files);
     for (int32_t i = 0; i < checkpoint->file_count; i++)
         documents[i] = find_document(checkpoint, i);
-    reshard_status status = gather(checkpoint, &list);
+    reshard_status status = rs_safetensors_gather(checkpoint, &list);
     if (status == RESHARD_OK && rs_one_rank_is_wanted(opening))
         status = rs_one_rank_keep(checkpoint, documents[0], &list);
     else if (status == RESHARD_OK)

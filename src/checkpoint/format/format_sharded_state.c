@@ -137,19 +137,6 @@ static reshard_status leave_others(reshard_checkpoint *checkpoint, const rs_open
                                     first);
 }
 
-static reshard_status gather(reshard_checkpoint *checkpoint, rs_occurrences *list)
-{
-    reshard_status status = RESHARD_OK;
-    for (int32_t i = 0; i < checkpoint->file_count; i++) {
-        const rs_header *header = rs_safetensors_header(checkpoint, i);
-        for (int64_t k = 0; status == RESHARD_OK && k < header->entry_count; k++) {
-            rs_occurrence item = rs_safetensors_occurrence(checkpoint, i, header->by_name[k]);
-            status = rs_occurrences_add(checkpoint->context, list, &item);
-        }
-    }
-    return status;
-}
-
 /* The first array with this ending; NULL: there is none. */
 static const rs_occurrence *find_ending(const rs_occurrences *list, const char *end)
 {
@@ -250,7 +237,7 @@ static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_openin
     if (status == RESHARD_OK)
         status = leave_others(checkpoint, opening);
     if (status == RESHARD_OK)
-        status = gather(checkpoint, &list);
+        status = rs_safetensors_gather(checkpoint, &list);
     if (status == RESHARD_OK)
         status = check_order(checkpoint, &list);
     if (status == RESHARD_OK)

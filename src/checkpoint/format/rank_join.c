@@ -333,13 +333,6 @@ static reshard_status add_tensor(rank_reading *reading, rs_rank_arrays *entries,
 
 /* ---- all tensors ----------------------------------------------------------------------------- */
 
-static int compare_occurrences(const void *a, const void *b)
-{
-    const rs_occurrence *x = a, *y = b;
-    int order = rs_slice_compare(x->name, y->name);
-    return order != 0 ? order : (x->file > y->file) - (x->file < y->file);
-}
-
 /* Finds what the documents say about the tensor of this name; NULL if there are no documents. Names
  * come in sorted order, and *next counts along. */
 static reshard_status find_told(const rank_reading *reading, rs_slice name, int64_t *next,
@@ -540,7 +533,7 @@ reshard_status rs_rank_join(reshard_checkpoint *checkpoint, const rs_opening *op
                             .padding.may_be_any = opening->any_padding};
     rs_rulebook book = {0};
     rs_rank_layout told = {.mesh = NULL};
-    rs_sort(list->items, (size_t)list->count, sizeof(rs_occurrence), compare_occurrences);
+    rs_sort(list->items, (size_t)list->count, sizeof(rs_occurrence), rs_compare_occurrences);
     reshard_status status = documents != NULL && is_told(checkpoint, documents)
                                 ? prepare_as_told(&reading, opening, documents, list, &book, &told)
                                 : prepare_by_rules(&reading, opening, groups, list, &book);

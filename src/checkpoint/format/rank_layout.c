@@ -221,11 +221,6 @@ static reshard_status read_tensor(rs_arena *arena, rs_json *json, rs_rank_tensor
     return RESHARD_OK;
 }
 
-static int compare_tensors(const void *a, const void *b)
-{
-    return rs_slice_compare(((const rs_rank_tensor *)a)->name, ((const rs_rank_tensor *)b)->name);
-}
-
 typedef struct tensor_list {
     rs_arena *arena;
     rs_rank_layout *layout;
@@ -322,7 +317,7 @@ static reshard_status read_all(reshard_checkpoint *checkpoint, const document *f
         first->version == 1 ? read_tensors(&list, &json) : read_groups(&list, &json, most);
     if (status == RESHARD_OK)
         rs_sort(layout->tensors, (size_t)layout->tensor_count, sizeof(rs_rank_tensor),
-                compare_tensors);
+                rs_compare_slices);
     return status;
 }
 

@@ -303,3 +303,17 @@ reshard_status rs_safetensors_document(reshard_checkpoint *checkpoint, int32_t f
         &checkpoint->arena, rs_safetensors_header(checkpoint, file), key, read, user);
     return rs_fail_within(status, "%s", checkpoint->files[file].name);
 }
+
+reshard_status rs_safetensors_gather(reshard_checkpoint *checkpoint, rs_occurrences *list)
+{
+    reshard_status status = RESHARD_OK;
+    for (int32_t file = 0; file < checkpoint->file_count; file++) {
+        const rs_header *header = rs_safetensors_header(checkpoint, file);
+        for (int64_t i = 0; status == RESHARD_OK && i < header->entry_count; i++) {
+            const rs_occurrence item =
+                rs_safetensors_occurrence(checkpoint, file, header->by_name[i]);
+            status = rs_occurrences_add(checkpoint->context, list, &item);
+        }
+    }
+    return status;
+}

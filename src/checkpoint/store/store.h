@@ -250,6 +250,8 @@ typedef struct rs_occurrences {
 reshard_status rs_occurrences_add(reshard_context *context, rs_occurrences *list,
                                   const rs_occurrence *item);
 void rs_occurrences_release(reshard_context *context, rs_occurrences *list);
+/* Orders by name and file, for rs_sort and bsearch. */
+int rs_compare_occurrences(const void *a, const void *b);
 
 /* Adds a line for inspect. Fails only for lack of memory. */
 reshard_status rs_store_note(reshard_checkpoint *checkpoint, const char *format, ...)

@@ -267,7 +267,8 @@ const rs_format rs_format_consolidated = {
     .has_crcs = true,
     .lay_out = lay_out,
     .name_file = name_file,
-    .place = rs_torch_ranks_place,
+    .place = rs_torch_save_place,
     .write_head = rs_torch_save_head,
-    .finish = rs_torch_ranks_finish,
+    .finish = rs_torch_save_finish,
+    .torch_style = &rs_torch_ranks_style,
 };

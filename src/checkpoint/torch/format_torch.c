@@ -11,8 +11,6 @@
 #include "checkpoint/torch/torch_ranks.h"
 #include "checkpoint/torch/torch_save.h"
 
-#include <stdio.h>
-
 /* ---- reading --------------------------------------------------------------------------------- */
 
 typedef struct reading {
@@ -139,27 +137,6 @@ static reshard_status lay_out(rs_laying *laying)
     return status;
 }
 
-static void name_file(const rs_target *target, int32_t file, int32_t rank,
-                      char out_name[RS_FILE_NAME_BYTES])
-{
-    (void)target;
-    (void)file;
-    (void)rank;
-    (void)snprintf(out_name, RS_FILE_NAME_BYTES, "model.pt");
-}
-
-static const rs_torch_style style = {.write = rs_torch_save_plain};
-
-static reshard_status place(rs_target *target, int32_t file)
-{
-    return rs_torch_save_place(target, file, &style);
-}
-
-static reshard_status finish(const rs_target *target, const rs_finishing *finishing)
-{
-    return rs_torch_save_finish(target, finishing, &style);
-}
-
 const rs_format rs_format_torch = {
     .name = "torch",
     .description = "what torch.save writes: a file of nested dicts and lists, or a folder of them",
@@ -171,8 +148,9 @@ const rs_format rs_format_torch = {
     .has_crcs = true,
     .holds_value = rs_torch_nest_holds,
     .lay_out = lay_out,
-    .name_file = name_file,
-    .place = place,
+    .file_name = "model.pt",
+    .place = rs_torch_save_place,
     .write_head = rs_torch_save_head,
-    .finish = finish,
+    .finish = rs_torch_save_finish,
+    .torch_style = &(const rs_torch_style){.write = rs_torch_save_plain},
 };

@@ -51,13 +51,6 @@ static reshard_status take(void *user, const rs_torch_leaf *leaf)
                                 : status;
 }
 
-static int compare_occurrences(const void *a, const void *b)
-{
-    const rs_occurrence *x = a, *y = b;
-    int order = rs_slice_compare(x->name, y->name);
-    return order != 0 ? order : (x->file > y->file) - (x->file < y->file);
-}
-
 /* Picks the tensors that the index names. */
 static reshard_status pick(const reading *r, const char *name, const rs_weight_map *map,
                            rs_occurrences *picked)
@@ -68,7 +61,7 @@ static reshard_status pick(const reading *r, const char *name, const rs_weight_m
         const rs_occurrence *found = NULL;
         if (r->list.count != 0)
             found = bsearch(&wanted, r->list.items, (size_t)r->list.count, sizeof wanted,
-                            compare_occurrences);
+                            rs_compare_occurrences);
         if (found == NULL)
             return rs_fail_about(RESHARD_ERR_CORRUPT, name,
                                  "says that %s holds tensor \"%.*s\", but it does not", item->file,

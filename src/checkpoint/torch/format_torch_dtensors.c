@@ -376,13 +376,13 @@ static const rs_torch_style style = {
 static reshard_status place(rs_target *target, int32_t file)
 {
     ((dtensor_notes *)target->notes)->pickled_file = -1;
-    return rs_torch_save_place(target, file, &style);
+    return rs_torch_save_place(target, file);
 }
 
 static reshard_status finish(const rs_target *target, const rs_finishing *finishing)
 {
     ((dtensor_notes *)target->notes)->pickled_file = -1;
-    return rs_torch_save_finish(target, finishing, &style);
+    return rs_torch_save_finish(target, finishing);
 }
 
 const rs_format rs_format_torch_dtensors = {
@@ -396,4 +396,5 @@ const rs_format rs_format_torch_dtensors = {
     .place = place,
     .write_head = rs_torch_save_head,
     .finish = finish,
+    .torch_style = &style,
 };

@@ -467,19 +467,9 @@ void rs_torch_ranks_name_file(const rs_target *target, int32_t file, int32_t ran
 }
 
 /* torch.load ignores records that its pickle does not name. */
-static const rs_torch_style style = {.write = rs_torch_save_plain,
-                                     .record_name = RS_LAYOUT_KEY,
-                                     .write_record = rs_rank_layout_write_record};
-
-reshard_status rs_torch_ranks_place(rs_target *target, int32_t file)
-{
-    return rs_torch_save_place(target, file, &style);
-}
-
-reshard_status rs_torch_ranks_finish(const rs_target *target, const rs_finishing *finishing)
-{
-    return rs_torch_save_finish(target, finishing, &style);
-}
+const rs_torch_style rs_torch_ranks_style = {.write = rs_torch_save_plain,
+                                             .record_name = RS_LAYOUT_KEY,
+                                             .write_record = rs_rank_layout_write_record};
 
 const rs_format rs_format_torch_ranks = {
     .name = "torch-ranks",
@@ -494,7 +484,8 @@ const rs_format rs_format_torch_ranks = {
     .holds_value = rs_torch_nest_holds,
     .lay_out = rs_torch_ranks_lay_out,
     .name_file = rs_torch_ranks_name_file,
-    .place = rs_torch_ranks_place,
+    .place = rs_torch_save_place,
     .write_head = rs_torch_save_head,
-    .finish = rs_torch_ranks_finish,
+    .finish = rs_torch_save_finish,
+    .torch_style = &rs_torch_ranks_style,
 };

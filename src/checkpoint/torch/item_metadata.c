@@ -233,17 +233,12 @@ static reshard_status add_tensors(reading *r, const rs_pickle_node *dict, const 
     return status;
 }
 
-static int compare_tensors(const void *a, const void *b)
-{
-    return rs_slice_compare(((const rs_item_tensor *)a)->name, ((const rs_item_tensor *)b)->name);
-}
-
 static reshard_status sort_tensors(rs_item_metadata *made)
 {
-    rs_sort(made->tensors, (size_t)made->tensor_count, sizeof *made->tensors, compare_tensors);
+    rs_sort(made->tensors, (size_t)made->tensor_count, sizeof *made->tensors, rs_compare_slices);
     for (int64_t i = 1; i < made->tensor_count; i++) {
         rs_slice name = made->tensors[i].name;
-        if (compare_tensors(&made->tensors[i - 1], &made->tensors[i]) == 0)
+        if (rs_compare_slices(&made->tensors[i - 1], &made->tensors[i]) == 0)
             return rs_fail(RESHARD_ERR_CORRUPT, "two tensors end up with the name \"%.*s\"",
                            rs_slice_shown(name), name.bytes);
     }
@@ -256,7 +251,7 @@ rs_item_tensor *rs_item_metadata_find(const rs_item_metadata *metadata, rs_slice
     return metadata->tensor_count == 0
                ? NULL
                : bsearch(&wanted, metadata->tensors, (size_t)metadata->tensor_count, sizeof wanted,
-                         compare_tensors);
+                         rs_compare_slices);
 }
 
 /* ---- shares ---------------------------------------------------------------------------------- */

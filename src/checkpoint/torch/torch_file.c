@@ -177,11 +177,6 @@ static reshard_status open_zip(rs_torch_file *opened)
 
 /* ---- legacy files ---------------------------------------------------------------------------- */
 
-static int compare_storages(const void *a, const void *b)
-{
-    return rs_slice_compare(((const legacy_storage *)a)->key, ((const legacy_storage *)b)->key);
-}
-
 /* Reads five pickles in a row and keeps the last two: the value and the keys. */
 static reshard_status read_row(rs_torch_file *opened, const char *path, size_t *out_used)
 {
@@ -251,11 +246,6 @@ static reshard_status list_references(const rs_torch_file *opened, rs_torch_stor
     return RESHARD_OK;
 }
 
-static int compare_references(const void *a, const void *b)
-{
-    return rs_slice_compare(((const rs_torch_storage *)a)->key, ((const rs_torch_storage *)b)->key);
-}
-
 /* Reads the number of elements in front of a storage, and steps over the storage. */
 static reshard_status step_over(const rs_torch_file *opened, const rs_torch_storage *reference,
                                 uint64_t *at, legacy_storage *out_storage)
@@ -298,8 +288,7 @@ static reshard_status find_storages(rs_torch_file *opened, const rs_torch_storag
         rs_torch_storage wanted = {0};
         const rs_torch_storage *found = NULL;
         if (rs_pickle_text(rs_pickle_item(keys, i), &wanted.key) && reference_count != 0)
-            found =
-                bsearch(&wanted, references, reference_count, sizeof wanted, compare_references);
+            found = bsearch(&wanted, references, reference_count, sizeof wanted, rs_compare_slices);
         if (found == NULL)
             return rs_fail_about(RESHARD_ERR_CORRUPT, rs_file_path(opened->file),
                                  "lists a storage that nothing refers to");
@@ -307,7 +296,7 @@ static reshard_status find_storages(rs_torch_file *opened, const rs_torch_storag
         if (status != RESHARD_OK)
             return status;
     }
-    rs_sort(opened->storages, opened->storage_count, sizeof(legacy_storage), compare_storages);
+    rs_sort(opened->storages, opened->storage_count, sizeof(legacy_storage), rs_compare_slices);
     return RESHARD_OK;
 }
 
@@ -325,7 +314,7 @@ static reshard_status open_legacy(rs_torch_file *opened)
         return rs_allocation_status();
     status = list_references(opened, references, &count);
     if (status == RESHARD_OK) {
-        rs_sort(references, count, sizeof *references, compare_references);
+        rs_sort(references, count, sizeof *references, rs_compare_slices);
         status = find_storages(opened, references, count, used);
     }
     rs_release(opened->context, references, capacity * sizeof *references);
@@ -411,7 +400,7 @@ static reshard_status find_bytes(const rs_torch_file *opened, rs_slice key, uint
     } else if (opened->storage_count != 0) {
         const legacy_storage wanted = {.key = key};
         found = bsearch(&wanted, opened->storages, opened->storage_count, sizeof wanted,
-                        compare_storages);
+                        rs_compare_slices);
     }
     if (member == NULL && found == NULL)
         return rs_fail(RESHARD_ERR_CORRUPT, "its storage \"%.*s\" is not in the file",

@@ -273,16 +273,9 @@ reshard_status rs_torch_note_common(reshard_checkpoint *checkpoint, const rs_tor
                          (long long)common->differing);
 }
 
-static int compare_names(const void *a, const void *b)
-{
-    const rs_occurrence *x = a, *y = b;
-    int order = rs_slice_compare(x->name, y->name);
-    return order != 0 ? order : (x->file > y->file) - (x->file < y->file);
-}
-
 reshard_status rs_torch_check_names(const reshard_checkpoint *checkpoint, rs_occurrences *list)
 {
-    rs_sort(list->items, (size_t)list->count, sizeof(rs_occurrence), compare_names);
+    rs_sort(list->items, (size_t)list->count, sizeof(rs_occurrence), rs_compare_occurrences);
     for (int64_t i = 1; i < list->count; i++) {
         const rs_occurrence *item = &list->items[i];
         if (item->file == item[-1].file && rs_slice_compare(item->name, item[-1].name) == 0)

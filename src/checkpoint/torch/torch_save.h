@@ -56,7 +56,7 @@ reshard_status rs_torch_check_dtype(rs_slice tensor, reshard_dtype dtype);
 
 /* torch_save.c - whole files. */
 
-/* How a format writes such files. */
+/* How a format writes such files: its torch_style. */
 typedef struct rs_torch_style {
     rs_torch_entry_fn *write; /* writes the tensor of an entry */
     /* Writes the whole pickle of a file, from its beginning; NULL: values and tensors are nested as
@@ -68,9 +68,8 @@ typedef struct rs_torch_style {
 } rs_torch_style;
 
 /* For rs_format's place and finish. */
-reshard_status rs_torch_save_place(rs_target *target, int32_t file, const rs_torch_style *style);
-reshard_status rs_torch_save_finish(const rs_target *target, const rs_finishing *finishing,
-                                    const rs_torch_style *style);
+reshard_status rs_torch_save_place(rs_target *target, int32_t file);
+reshard_status rs_torch_save_finish(const rs_target *target, const rs_finishing *finishing);
 /* For rs_format's write_head: nothing can be written before the data. */
 reshard_status rs_torch_save_head(const rs_target *target, int32_t file, rs_json_writer *writer);
 
