@@ -106,11 +106,7 @@ static reshard_status has_file(const reshard_checkpoint *checkpoint, const char 
     char inner[600];
     rs_path_kind kind = RS_PATH_NONE;
     (void)snprintf(inner, sizeof inner, "%.500s%.90s", folder, name);
-    char *path = rs_path_join(checkpoint->context, checkpoint->folder, inner);
-    if (path == NULL)
-        return rs_allocation_status();
-    reshard_status status = rs_path_kind_of(path, &kind);
-    rs_release(checkpoint->context, path, strlen(path) + 1);
+    reshard_status status = rs_store_kind_of(checkpoint, inner, &kind);
     *out_has = status == RESHARD_OK && kind == RS_PATH_FILE;
     return status;
 }
@@ -447,7 +443,6 @@ static reshard_status add_all(reading *r)
 static reshard_status take_beside(void *user, const rs_torch_leaf *leaf)
 {
     reading *r = user;
-    rs_occurrence found;
     int32_t file = (int32_t)r->file_count;
     if (leaf->kind == RS_TORCH_VALUE)
         return rs_torch_keep_value(r->checkpoint, file, leaf);
@@ -456,9 +451,7 @@ static reshard_status take_beside(void *user, const rs_torch_leaf *leaf)
                        LIGHTNING_NAME
                        ": tensor \"%.*s\" is one rank's part, which is not read here",
                        rs_slice_shown(leaf->name), leaf->name.bytes);
-    reshard_status status = rs_torch_occurrence(r->checkpoint, file, leaf, &found);
-    return status == RESHARD_OK ? rs_occurrences_add(r->checkpoint->context, &r->list, &found)
-                                : status;
+    return rs_torch_add(r->checkpoint, file, leaf, &r->list);
 }
 
 static reshard_status read_beside(reading *r)

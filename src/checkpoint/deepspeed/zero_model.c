@@ -157,7 +157,6 @@ static reshard_status take(void *user, const rs_torch_leaf *leaf)
 {
     model_walk *w = user;
     rs_slice key = first_key(leaf), inner = leaf->name;
-    rs_occurrence found;
     if (inner.count > key.count)
         inner = (rs_slice){inner.bytes + key.count + 1, inner.count - key.count - 1};
     if (leaf->kind == RS_TORCH_VALUE && is_consumed(key))
@@ -176,10 +175,7 @@ static reshard_status take(void *user, const rs_torch_leaf *leaf)
         return take_frozen(w, leaf, inner);
     if (w->part->mp != 0)
         return RESHARD_OK; /* as of values, the first part's are kept */
-    reshard_status status = rs_torch_occurrence(w->r->checkpoint, w->file, leaf, &found);
-    return status == RESHARD_OK
-               ? rs_occurrences_add(w->r->checkpoint->context, &w->r->others, &found)
-               : status;
+    return rs_torch_add(w->r->checkpoint, w->file, leaf, &w->r->others);
 }
 
 static reshard_status list_buffers(const rs_zero_reading *r, rs_zero_part *part, int32_t file)

@@ -214,6 +214,10 @@ reshard_status rs_store_add_file(reshard_checkpoint *checkpoint, rs_slice name, 
 reshard_status rs_store_kind_of(const reshard_checkpoint *checkpoint, const char *name,
                                 rs_path_kind *out_kind);
 
+/* Takes config.json from the folder above if there is none here, but a file `pointer` ("../latest")
+ * that trainers have beside the folders of steps. *out_has: there is one. */
+reshard_status rs_store_look_above(reshard_checkpoint *checkpoint, const char *pointer,
+                                   bool *out_has);
 /* The folder whose config.json describes the model. */
 const char *rs_store_config_folder(const reshard_checkpoint *checkpoint);
 

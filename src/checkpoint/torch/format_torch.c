@@ -13,29 +13,6 @@
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-typedef struct reading {
-    reshard_checkpoint *checkpoint;
-    int32_t file;
-    rs_occurrences list;
-} reading;
-
-static reshard_status take(void *user, const rs_torch_leaf *leaf)
-{
-    reading *r = user;
-    rs_occurrence found;
-    if (leaf->kind == RS_TORCH_VALUE)
-        return rs_torch_keep_value(r->checkpoint, r->file, leaf);
-    if (leaf->kind != RS_TORCH_TENSOR)
-        return rs_fail_about(RESHARD_ERR_UNSUPPORTED, r->checkpoint->files[r->file].name,
-                             "tensor \"%.*s\" is one rank's part of a %s; give the folder with the "
-                             "files of all ranks",
-                             rs_slice_shown(leaf->name), leaf->name.bytes,
-                             leaf->kind == RS_TORCH_DTENSOR ? "DTensor" : "ShardedTensor");
-    reshard_status status = rs_torch_occurrence(r->checkpoint, r->file, leaf, &found);
-    return status == RESHARD_OK ? rs_occurrences_add(r->checkpoint->context, &r->list, &found)
-                                : status;
-}
-
 static reshard_status probe(reshard_checkpoint *checkpoint, const rs_opening *opening, bool *out_is)
 {
     reshard_status status = RESHARD_OK;
@@ -100,7 +77,7 @@ static reshard_status check_whole(reshard_checkpoint *checkpoint)
 
 static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_opening *opening)
 {
-    reading r = {.checkpoint = checkpoint};
+    rs_torch_whole r = {.checkpoint = checkpoint};
     reshard_status status = open_files(checkpoint, opening);
     if (status == RESHARD_OK)
         status = check_whole(checkpoint);
@@ -108,7 +85,7 @@ static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_openin
         rs_slice stem = rs_torch_name_stem(checkpoint->files[r.file].name);
         const rs_torch_root names = {.prefix = checkpoint->named_count > 1 ? stem : (rs_slice){0},
                                      .alone = stem};
-        status = rs_torch_walk_file(checkpoint, r.file, &names, take, &r);
+        status = rs_torch_walk_file(checkpoint, r.file, &names, rs_torch_take_whole, &r);
     }
     if (status == RESHARD_OK)
         status = rs_torch_check_names(checkpoint, &r.list);

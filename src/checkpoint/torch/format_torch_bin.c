@@ -18,12 +18,6 @@
 #define INDEX_MIDDLE ".bin.index."
 #define SINGLE_NAME "pytorch_model.bin"
 
-typedef struct reading {
-    reshard_checkpoint *checkpoint;
-    int32_t file;
-    rs_occurrences list;
-} reading;
-
 static bool has_single(const rs_opening *opening)
 {
     for (int64_t i = 0; opening->is_folder && i < opening->name_count; i++) {
@@ -40,19 +34,8 @@ static reshard_status probe(reshard_checkpoint *checkpoint, const rs_opening *op
     return RESHARD_OK;
 }
 
-static reshard_status take(void *user, const rs_torch_leaf *leaf)
-{
-    reading *r = user;
-    rs_occurrence found;
-    if (leaf->kind == RS_TORCH_VALUE)
-        return rs_torch_keep_value(r->checkpoint, r->file, leaf);
-    reshard_status status = rs_torch_occurrence(r->checkpoint, r->file, leaf, &found);
-    return status == RESHARD_OK ? rs_occurrences_add(r->checkpoint->context, &r->list, &found)
-                                : status;
-}
-
 /* Picks the tensors that the index names. */
-static reshard_status pick(const reading *r, const char *name, const rs_weight_map *map,
+static reshard_status pick(const rs_torch_whole *r, const char *name, const rs_weight_map *map,
                            rs_occurrences *picked)
 {
     for (int64_t i = 0; i < map->count; i++) {
@@ -73,7 +56,7 @@ static reshard_status pick(const reading *r, const char *name, const rs_weight_m
     return RESHARD_OK;
 }
 
-static reshard_status read_indexed(reading *r, const char *name, const rs_weight_map *map)
+static reshard_status read_indexed(rs_torch_whole *r, const char *name, const rs_weight_map *map)
 {
     reshard_checkpoint *checkpoint = r->checkpoint;
     rs_occurrences picked = {0};
@@ -112,7 +95,7 @@ static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_openin
 {
     char *const single = (char *)(uintptr_t)SINGLE_NAME;
     const char *name = rs_weight_map_find(opening, INDEX_MIDDLE, INDEX_NAME);
-    reading r = {.checkpoint = checkpoint};
+    rs_torch_whole r = {.checkpoint = checkpoint};
     rs_weight_map map = {0};
     reshard_status status = RESHARD_OK;
     if (name != NULL)
@@ -121,7 +104,7 @@ static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_openin
         status = name != NULL ? rs_weight_map_open(checkpoint, &map, rs_torch_open_named)
                               : rs_torch_open_named(checkpoint, 1, &single);
     for (; status == RESHARD_OK && r.file < checkpoint->named_count; r.file++)
-        status = rs_torch_walk_file(checkpoint, r.file, NULL, take, &r);
+        status = rs_torch_walk_file(checkpoint, r.file, NULL, rs_torch_take_whole, &r);
     if (status == RESHARD_OK)
         status = rs_torch_check_names(checkpoint, &r.list);
     if (status == RESHARD_OK)

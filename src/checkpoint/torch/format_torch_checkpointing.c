@@ -46,21 +46,6 @@ static reshard_status make_path(const reshard_checkpoint *checkpoint, const char
     return *out_path != NULL ? RESHARD_OK : rs_allocation_status();
 }
 
-/* Does the folder have such a file? */
-static reshard_status has_file(const reshard_checkpoint *checkpoint, const char *name,
-                               bool *out_has)
-{
-    rs_path_kind kind = RS_PATH_NONE;
-    char *path = NULL;
-    reshard_status status = make_path(checkpoint, name, &path);
-    if (status != RESHARD_OK)
-        return status;
-    status = rs_path_kind_of(path, &kind);
-    rs_release(checkpoint->context, path, strlen(path) + 1);
-    *out_has = kind == RS_PATH_FILE;
-    return status;
-}
-
 static reshard_status choose_files(item_reading *r, int64_t *out_count)
 {
     rs_arena *arena = &r->checkpoint->arena;
@@ -73,10 +58,11 @@ static reshard_status choose_files(item_reading *r, int64_t *out_count)
         return rs_allocation_status();
     for (size_t i = 0; status == RESHARD_OK && i < room; i++) {
         const rs_item_file *file = &r->metadata.files[i];
-        bool has = false;
-        status = has_file(r->checkpoint, file->path, &has);
+        rs_path_kind kind = RS_PATH_NONE;
+        status = rs_store_kind_of(r->checkpoint, file->path, &kind);
         if (status != RESHARD_OK)
             break;
+        bool has = kind == RS_PATH_FILE;
         if (!has && r->missing++ == 0)
             r->first_missing = file;
         if (has && file->body == RS_ITEM_OTHER && r->others++ == 0)

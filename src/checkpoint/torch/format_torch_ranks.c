@@ -329,7 +329,6 @@ static reshard_status take_value(reading *r, const rs_torch_leaf *leaf)
 static reshard_status take(void *user, const rs_torch_leaf *leaf)
 {
     reading *r = user;
-    rs_occurrence found;
     if (leaf->kind == RS_TORCH_VALUE)
         return take_value(r, leaf);
     if (leaf->kind != RS_TORCH_TENSOR)
@@ -340,9 +339,7 @@ static reshard_status take(void *user, const rs_torch_leaf *leaf)
             "tensor \"%.*s\" is a flat parameter of FSDP1, in which the shapes of "
             "the tensors are lost; save with SHARDED_STATE_DICT or FULL_STATE_DICT",
             rs_slice_shown(leaf->name), leaf->name.bytes);
-    reshard_status status = rs_torch_occurrence(r->checkpoint, r->owner.file, leaf, &found);
-    return status == RESHARD_OK ? rs_occurrences_add(r->checkpoint->context, &r->list, &found)
-                                : status;
+    return rs_torch_add(r->checkpoint, r->owner.file, leaf, &r->list);
 }
 
 /* Makes the first step of a file's names: the group, if there are several, and for groups that are
