@@ -643,6 +643,17 @@ class WrongFrom(SilentTest):
                                       r"\(\$hidden_size, llama:\d+\); \d+ of 19 tensors that config.json describes do not fit\n\Z")
         self.assertEqual(self.notes("odd", "set", "--set", "hidden_size=32"), ['copied along: 1 file ("config.json")'])
 
+    def test_gated_queries_have_twice_the_rows(self):
+        """Qwen3-Next has a gate behind each head of its queries, in the bias too: no size is wrong, and heads stay whole."""
+        config = {"model_type": "qwen3_next", "hidden_size": 8, "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 4,
+                  "num_hidden_layers": 1, "attention_bias": True}
+        at = "model.layers.0.self_attn.q_proj."
+        self.write_hf("gated", {at + "weight": tensor(self.rnd, "F32", 16, 8), at + "bias": tensor(self.rnd, "F32", 16)}, config)
+        done = support.run("convert", self.at("gated"), self.at("out"), "--to", "tp=2", "--format", "rank-files", "--quiet")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        layout = files.read_rank(self.at("out/rank-00000-of-00002.safetensors"))[1]
+        self.assertEqual({name: said["cuts"] for name, said in layout["tensors"].items()}, dict.fromkeys((at + "weight", at + "bias"), "S(0, unit=8)"))
+
 
 class Meanwhile(SilentTest):
     """What other programs do to source and output while a conversion is at work."""

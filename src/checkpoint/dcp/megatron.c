@@ -215,6 +215,7 @@ reshard_status rs_megatron_learn(reshard_checkpoint *checkpoint, int32_t common_
     learning l = {.count = 0};
     bool has_config = false;
     checkpoint->own_names = own;
+    checkpoint->is_megatron = true;
     const rs_pickle_node *arguments = rs_pickle_get(find_common(checkpoint, common_file), "args");
     if (rs_pickle_is_call(arguments, "argparse", "Namespace"))
         l.arguments = rs_pickle_dict(arguments->call->state);

@@ -297,7 +297,7 @@ static reshard_status tell(const rs_laying *laying, const megatron_notes *notes)
         is_stacked = !(name.count > at && memcmp(name.bytes, "decoder.layers.", at) == 0 &&
                        name.bytes[at] >= '0' && name.bytes[at] <= '9');
     }
-    if (laying->source->own_names != NULL) {
+    if (laying->source->is_megatron) {
         reshard_status status =
             rs_target_say(target, "the common state is written anew, without the arguments and "
                                   "steps of the source's");
@@ -319,8 +319,8 @@ static int64_t find_iteration(const reshard_checkpoint *source)
     const char *name = slash != NULL ? slash + 1 : source->folder;
     const char *digits = name + (sizeof front - 1);
     int64_t number = 0;
-    if (source->own_names == NULL || strncmp(name, front, sizeof front - 1) != 0 ||
-        *digits == '\0' || strlen(digits) > 15)
+    if (!source->is_megatron || strncmp(name, front, sizeof front - 1) != 0 || *digits == '\0' ||
+        strlen(digits) > 15)
         return -1;
     for (; *digits >= '0' && *digits <= '9'; digits++)
         number = number * 10 + (*digits - '0');

@@ -210,6 +210,8 @@ static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_openin
     if (status == RESHARD_OK)
         status = rs_store_look_above(checkpoint, "../latest", &has_config);
     if (status == RESHARD_OK)
+        status = rs_ds_files_own(checkpoint, opening, NULL);
+    if (status == RESHARD_OK)
         r.parts =
             rs_arena_allocate_array(&checkpoint->arena, (size_t)r.files.mp_count, sizeof *r.parts);
     if (status == RESHARD_OK && (r.parts == NULL || !rs_zero_make_steps(&r)))

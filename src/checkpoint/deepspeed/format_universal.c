@@ -64,6 +64,8 @@ typedef struct reading {
     state_file *states; /* by file, from the first of a parameter on */
     int32_t first;      /* the file of the first of them */
     int64_t told_cuts;  /* files that say how tensor parallel ranks cut them */
+    int64_t strays;     /* what else is in the folder of parameters */
+    const char *first_stray;
 } reading;
 
 static reshard_status add_path(reading *r, const char *first, const char *second, const char *third)
@@ -77,6 +79,14 @@ static reshard_status add_path(reading *r, const char *first, const char *second
                              "the path of a file in it has more than %d bytes",
                              RS_FILE_NAME_BYTES - 1);
     return rs_names_add(&r->files, path);
+}
+
+/* The folder as a whole counts as read, so what is not read in it has to be told. */
+static reshard_status add_stray(reading *r, const char *name)
+{
+    if (r->strays++ == 0)
+        r->first_stray = rs_arena_copy(&r->zero.checkpoint->arena, name, strlen(name) + 1, 1);
+    return r->first_stray != NULL ? RESHARD_OK : rs_allocation_status();
 }
 
 /* Lists the files of one parameter. */
@@ -94,8 +104,10 @@ static reshard_status list_parameter(reading *r, int64_t index)
         const char *file = names.items[i];
         size_t length = strlen(file);
         void *items = r->states;
-        if (length <= 3 || strcmp(file + length - 3, ".pt") != 0)
+        if (length <= 3 || strcmp(file + length - 3, ".pt") != 0) {
+            status = add_stray(r, file);
             continue;
+        }
         char *state = rs_arena_copy(&checkpoint->arena, file, length + 1, 1);
         status = state != NULL ? rs_grow(checkpoint->context, &items, &r->capacity, r->count + 1,
                                          sizeof *r->states)
@@ -131,6 +143,8 @@ static reshard_status list_folders(reading *r)
         (void)snprintf(inside, sizeof inside, FOLDER "/%s", names.items[i]);
         if (is_there(checkpoint, inside, RS_PATH_FOLDER))
             status = rs_names_add(&r->folders, names.items[i]);
+        else if (strcmp(inside, OPTIMIZER) != 0)
+            status = add_stray(r, names.items[i]);
     }
     rs_names_release(&names);
     if (path != NULL)
@@ -461,6 +475,12 @@ static reshard_status note_kind(const reading *r)
     reshard_status status =
         rs_store_note(checkpoint, "a universal checkpoint of %lld parameters, in %lld files",
                       (long long)r->folders.count, (long long)r->count);
+    if (status == RESHARD_OK && r->strays != 0)
+        status = rs_store_note(checkpoint,
+                               "left out: %lld file%s in the folder " FOLDER " (\"%.200s\"%s), not "
+                               "of a state of a parameter",
+                               (long long)r->strays, r->strays == 1 ? "" : "s", r->first_stray,
+                               r->strays == 1 ? "" : " and others");
     if (status == RESHARD_OK && r->told_cuts != 0)
         status = rs_store_note(checkpoint,
                                "left out: how tensor parallel ranks cut parameters (cat_dim and "
@@ -476,6 +496,8 @@ static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_openin
                  .folders.context = checkpoint->context,
                  .files.context = checkpoint->context};
     reshard_status status = rs_zero_make_steps(&r.zero) ? open_files(&r) : rs_allocation_status();
+    if (status == RESHARD_OK)
+        status = rs_ds_files_own(checkpoint, opening, FOLDER);
     if (status == RESHARD_OK)
         status = list_parameters(&r);
     if (status == RESHARD_OK)
