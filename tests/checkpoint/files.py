@@ -96,11 +96,16 @@ def told_tensors(layout):
     return found
 
 
-def strip_rank_files(folder, target):
-    """Rank files as strangers write them: without a word on how they are split."""
+def strip_rank_files(folder, target, flat=False):
+    """Rank files as strangers write them: without a word on how they are split. flat: with tensors that are cut flat, whose
+    shapes cannot be found then. Returns the names of those that were left out."""
+    gone = set()
     for name in os.listdir(folder):
         if name.endswith(".safetensors"):
-            write(f"{target}/{name}", read_rank(f"{folder}/{name}")[0], {"format": "pt"})
+            tensors, layout = read_rank(f"{folder}/{name}")
+            gone.update(key for key, said in layout["tensors"].items() if not flat and "flat" in said["cuts"])
+            write(f"{target}/{name}", {key: array for key, array in tensors.items() if key not in gone}, {"format": "pt"})
+    return gone
 
 
 def strides(shape):

@@ -103,10 +103,11 @@ class RankFiles(ConvertTest):
                 self.convert(source, ranks, *options, "--format", "rank-files")
                 expected = self.read_json("digest", self.at(source))
                 self.assertEqual(self.read_json("digest", self.at(ranks)), expected)
-                # The same without a word in the files: the mesh and the rules say it all.
-                files.strip_rank_files(self.at(ranks), self.at(ranks + "-plain"))
+                # The same without a word in the files: the mesh and the rules say it all, but for shapes of what is cut flat.
+                flat = files.strip_rank_files(self.at(ranks), self.at(ranks + "-plain"))
                 ranks += "-plain"
-                self.assertEqual(self.read_json("digest", self.at(ranks), "--from", mesh, "--rules", rules), expected)
+                self.assertEqual(self.read_json("digest", self.at(ranks), "--from", mesh, "--rules", rules)["tensors"],
+                                 {name: value for name, value in expected["tensors"].items() if name not in flat})
                 self.read_json("verify", self.at(ranks), "--from", mesh, "--rules", rules)
 
     def test_names_with_odd_numbers(self):
@@ -161,7 +162,7 @@ class RankFiles(ConvertTest):
         rules = self.write_text("f.rules", "flat S(flat)@tp\npadded S(flat)@tp pad(0, 4)\nrows S(0)@tp\n")
         self.write_hf("source", model)
         self.convert("source", "told", "--to", "tp=2", "--rules", rules, "--format", "rank-files")
-        files.strip_rank_files(self.at("told"), self.at("ranks"))
+        files.strip_rank_files(self.at("told"), self.at("ranks"), flat=True)
         for rank in range(2):
             found, metadata, _ = files.read(self.at(f"ranks/rank-0000{rank}-of-00002.safetensors"))
             self.assertEqual(found["flat"], ("I16", (18 - rank,), model["flat"][2][36 * rank:36 * rank + 36]))

@@ -57,7 +57,7 @@ static void test_formats__rows(void **state)
         assert_non_null(format->probe);
         assert_non_null(format->read);
         bool writes = format->lay_out != NULL;
-        assert_int_equal(format->name_file != NULL, writes);
+        assert_int_equal(format->name_file != NULL || format->file_name != NULL, writes);
         assert_int_equal(format->place != NULL, writes);
         assert_int_equal(format->write_head != NULL, writes);
         for (int32_t j = 0; j < i; j++)
