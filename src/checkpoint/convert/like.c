@@ -95,11 +95,8 @@ static reshard_status read_shape(rs_arena *arena, rs_json *json, like_item *item
     rs_json_token token;
     reshard_status status =
         rs_json_expect(json, RS_JSON_LIST_BEGIN, "a shape is wanted here, [24, 64]", &token);
-    while (status == RESHARD_OK) {
+    while (rs_json_next_member(json, &token, &status)) {
         uint64_t number = 0;
-        status = rs_json_next(json, &token);
-        if (status != RESHARD_OK || token.kind == RS_JSON_LIST_END)
-            break;
         status = rs_json_unsigned(json, &token, &number);
         if (status == RESHARD_OK && (item->ndim == RESHARD_NDIM_MAX || number > INT64_MAX))
             return rs_json_fail(json, &token, "a shape of more than 8 dimensions, or beyond 2^63");
@@ -137,11 +134,8 @@ static reshard_status read_list(const char *path, const char *text, size_t bytes
     rs_json_init(&json, path, text, bytes);
     reshard_status status = rs_json_expect(
         &json, RS_JSON_OBJECT_BEGIN, "an object {name: [dtype, shape]} is wanted here", &token);
-    while (status == RESHARD_OK) {
+    while (rs_json_next_member(&json, &token, &status)) {
         like_item item = {.rank = -1};
-        status = rs_json_next(&json, &token);
-        if (status != RESHARD_OK || token.kind == RS_JSON_OBJECT_END)
-            break;
         status = read_text(list->arena, &token, &item.name);
         if (status == RESHARD_OK)
             status = read_item(list->arena, &json, &item);

@@ -117,10 +117,7 @@ static reshard_status read_offsets(rs_arena *arena, rs_json *json, const rs_json
     reshard_status status =
         rs_json_expect(json, RS_JSON_OBJECT_BEGIN, "an object is wanted here", &token);
     (void)key;
-    while (status == RESHARD_OK) {
-        status = rs_json_next(json, &token);
-        if (status != RESHARD_OK || token.kind == RS_JSON_OBJECT_END)
-            break;
+    while (rs_json_next_member(json, &token, &status)) {
         status = rs_json_token_is(&token, "saved_offsets")
                      ? rs_safetensors_numbers(arena, json, body->header->by_name[index]->ndim,
                                               &body->offsets[index])

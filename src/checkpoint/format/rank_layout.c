@@ -147,12 +147,8 @@ static reshard_status read_document(reshard_checkpoint *checkpoint, int32_t file
     reshard_status status = check_version(json);
     if (status == RESHARD_OK)
         status = rs_json_expect(&json, RS_JSON_OBJECT_BEGIN, "an object is wanted here", &token);
-    while (status == RESHARD_OK) {
-        status = rs_json_next(&json, &token);
-        if (status != RESHARD_OK || token.kind == RS_JSON_OBJECT_END)
-            break;
+    while (rs_json_next_member(&json, &token, &status))
         status = read_member(&checkpoint->arena, &json, &token, found);
-    }
     if (status == RESHARD_OK)
         status = rs_json_next(&json, &token);
     rs_slice listed = found->version == 1 ? found->tensors : found->groups;
@@ -192,10 +188,7 @@ static reshard_status read_tensor(rs_arena *arena, rs_json *json, rs_rank_tensor
     int32_t padded_ndim = 0;
     reshard_status status =
         rs_json_expect(json, RS_JSON_OBJECT_BEGIN, "an object is wanted here", &token);
-    while (status == RESHARD_OK) {
-        status = rs_json_next(json, &token);
-        if (status != RESHARD_OK || token.kind == RS_JSON_OBJECT_END)
-            break;
+    while (rs_json_next_member(json, &token, &status)) {
         if (rs_json_token_is(&token, "shape"))
             status = read_shape(arena, json, &tensor->ndim, &tensor->shape);
         else if (rs_json_token_is(&token, "padded"))
@@ -248,10 +241,7 @@ static reshard_status read_tensors(tensor_list *list, rs_json *json)
 {
     rs_json_token token;
     reshard_status status = rs_json_next(json, &token); /* its kind is known */
-    while (status == RESHARD_OK) {
-        status = rs_json_next(json, &token);
-        if (status != RESHARD_OK || token.kind == RS_JSON_OBJECT_END)
-            break;
+    while (rs_json_next_member(json, &token, &status)) {
         char *bytes = rs_arena_allocate(list->arena, token.count + 1);
         if (bytes == NULL)
             return rs_allocation_status();
@@ -273,14 +263,9 @@ static reshard_status read_names(tensor_list *list, rs_slice text, int64_t most)
     rs_json_token token;
     rs_json_init(&json, RS_LAYOUT_KEY, text.bytes, text.count);
     reshard_status status = rs_json_next(&json, &token); /* its kind is known */
-    while (status == RESHARD_OK) {
-        rs_json ahead = json;
-        status = rs_json_next(&ahead, &token);
-        if (status != RESHARD_OK || token.kind == RS_JSON_LIST_END)
-            break;
+    for (rs_json ahead = json; rs_json_next_member(&ahead, &token, &status); ahead = json)
         status =
             rs_name_box_read(list->arena, &json, most - list->layout->tensor_count, add_name, list);
-    }
     return status;
 }
 
@@ -289,12 +274,8 @@ static reshard_status read_groups(tensor_list *list, rs_json *json, int64_t most
 {
     rs_json_token token;
     reshard_status status = rs_json_next(json, &token); /* its kind is known */
-    while (status == RESHARD_OK) {
-        rs_json ahead = *json;
+    for (rs_json ahead = *json; rs_json_next_member(&ahead, &token, &status); ahead = *json) {
         rs_slice names = {NULL, 0};
-        status = rs_json_next(&ahead, &token);
-        if (status != RESHARD_OK || token.kind == RS_JSON_LIST_END)
-            break;
         list->like = (rs_rank_tensor){.ndim = 0};
         status = read_tensor(list->arena, json, &list->like, &names);
         if (status == RESHARD_OK && names.bytes == NULL)

@@ -133,10 +133,7 @@ static reshard_status read_entry(rs_header *header, rs_json *json, number_list *
     rs_json_token token;
     reshard_status status =
         rs_json_expect(json, RS_JSON_OBJECT_BEGIN, "a tensor that is not an object", &token);
-    while (status == RESHARD_OK) {
-        status = rs_json_next(json, &token);
-        if (status != RESHARD_OK || token.kind == RS_JSON_OBJECT_END)
-            break;
+    while (rs_json_next_member(json, &token, &status)) {
         int field = rs_json_token_is(&token, "dtype")          ? HAS_DTYPE
                     : rs_json_token_is(&token, "shape")        ? HAS_SHAPE
                     : rs_json_token_is(&token, "data_offsets") ? HAS_OFFSETS
@@ -212,12 +209,8 @@ static reshard_status read_object(rs_header *header, const char *text, size_t te
     rs_json_init(&json, "header", text, text_bytes);
     reshard_status status =
         rs_json_expect(&json, RS_JSON_OBJECT_BEGIN, "the header is not an object", &token);
-    while (status == RESHARD_OK) {
-        status = rs_json_next(&json, &token);
-        if (status != RESHARD_OK || token.kind == RS_JSON_OBJECT_END)
-            break;
+    while (rs_json_next_member(&json, &token, &status))
         status = read_member(header, &json, &token, &list);
-    }
     if (status == RESHARD_OK)
         status = rs_json_next(&json, &token);
     rs_release(header->arena.context, list.items, (size_t)list.capacity * sizeof(int64_t));

@@ -267,10 +267,7 @@ static reshard_status read_members(rs_arena *arena, const rs_header *header, rs_
     rs_json_token token;
     reshard_status status =
         rs_json_expect(json, RS_JSON_OBJECT_BEGIN, "an object is wanted here", &token);
-    while (status == RESHARD_OK) {
-        status = rs_json_next(json, &token);
-        if (status != RESHARD_OK || token.kind == RS_JSON_OBJECT_END)
-            break;
+    while (rs_json_next_member(json, &token, &status)) {
         rs_slice key = {scratch, rs_json_decode(&token, scratch)};
         int64_t index = rs_header_find(header, key);
         if (index < 0)

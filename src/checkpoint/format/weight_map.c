@@ -76,10 +76,7 @@ static reshard_status read_text(reshard_checkpoint *checkpoint, const char *name
     rs_json_init(&json, name, text, text_bytes);
     reshard_status status =
         rs_json_expect(&json, RS_JSON_OBJECT_BEGIN, "the index is not an object", &token);
-    while (status == RESHARD_OK) {
-        status = rs_json_next(&json, &token);
-        if (status != RESHARD_OK || token.kind == RS_JSON_OBJECT_END)
-            break;
+    while (rs_json_next_member(&json, &token, &status)) {
         bool is_map = rs_json_token_is(&token, "weight_map");
         if (is_map && seen)
             return rs_json_fail(&json, &token, "weight_map occurs twice");

@@ -188,10 +188,7 @@ static reshard_status join_path(reading *r, const rs_slice *item, rs_slice path,
     }
     rs_json_init(&json, "a path", path.bytes, path.count);
     status = rs_json_expect(&json, RS_JSON_LIST_BEGIN, "a list of keys is wanted here", &token);
-    while (status == RESHARD_OK) {
-        status = rs_json_next(&json, &token);
-        if (status != RESHARD_OK || token.kind == RS_JSON_LIST_END)
-            break;
+    while (rs_json_next_member(&json, &token, &status)) {
         if (token.kind != RS_JSON_STRING && token.kind != RS_JSON_NUMBER)
             return rs_json_fail(&json, &token, "a key is wanted here");
         if (count != 0)
