@@ -23,5 +23,7 @@ int rs_slice_compare(rs_slice a, rs_slice b);
 int rs_compare_slices(const void *a, const void *b);
 /* The precision for "%.*s" in error texts: the count, limited so that messages stay readable. */
 int rs_slice_shown(rs_slice slice);
+/* Both arguments of such a "%.*s". */
+#define RS_SHOWN(slice) rs_slice_shown(slice), (slice).bytes
 
 #endif

@@ -41,7 +41,7 @@ static reshard_status fail_double(const rs_zero_reading *r, const rs_zero_local 
 {
     (void)r;
     return rs_fail(RESHARD_ERR_CORRUPT, "two tensors end up with the name \"%.*s\"",
-                   rs_slice_shown(local->tensor.name), local->tensor.name.bytes);
+                   RS_SHOWN(local->tensor.name));
 }
 
 static reshard_status join_one(rs_zero_reading *r, const rs_zero_local *locals, int64_t count,

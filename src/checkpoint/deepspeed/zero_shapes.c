@@ -72,8 +72,7 @@ reshard_status rs_zero_read_parameter(rs_zero_reading *r, int32_t file, const rs
     if (status == RESHARD_OK && !rs_shape_fits(parameter->ndim, parameter->shape))
         status = rs_fail(RESHARD_ERR_RANGE, "its size goes beyond 63 bits");
     if (status != RESHARD_OK)
-        return rs_fail_within(status, "%s: parameter \"%.*s\"", name,
-                              rs_slice_shown(parameter->told), parameter->told.bytes);
+        return rs_fail_within(status, "%s: parameter \"%.*s\"", name, RS_SHOWN(parameter->told));
     parameter->count = rs_volume(parameter->ndim, parameter->shape);
     return RESHARD_OK;
 }
@@ -120,7 +119,7 @@ static reshard_status sort_by_name(rs_zero_reading *r, rs_zero_part *part, int32
         if (i > 0 && rs_compare_slices(&names[i - 1], &names[i]) == 0)
             status = rs_fail_about(RESHARD_ERR_CORRUPT, r->checkpoint->files[file].name,
                                    "param_shapes names parameter \"%.*s\" twice",
-                                   rs_slice_shown(names[i].told), names[i].told.bytes);
+                                   RS_SHOWN(names[i].told));
     }
     rs_release(r->checkpoint->context, names, count * sizeof *names);
     return status;

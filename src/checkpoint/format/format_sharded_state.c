@@ -166,7 +166,7 @@ static reshard_status check_order(reshard_checkpoint *checkpoint, const rs_occur
                            "tensor \"%.*s\": the weights are quantised, and engines save such "
                            "weights in the order of a kernel, which the files do not tell; convert "
                            "the model that the engine had loaded",
-                           rs_slice_shown(found->name), found->name.bytes);
+                           RS_SHOWN(found->name));
     }
     if (is_logical || experts == NULL)
         return RESHARD_OK;
@@ -174,7 +174,7 @@ static reshard_status check_order(reshard_checkpoint *checkpoint, const rs_occur
                          "experts (\"%.*s\") are taken to be in logical order, gate before up: "
                          "an engine may have saved them in the order of a kernel, which cannot be "
                          "told from the files",
-                         rs_slice_shown(experts->name), experts->name.bytes);
+                         RS_SHOWN(experts->name));
 }
 
 /* Whether whole experts were dealt out to the ranks: the files have fewer than the model. */

@@ -32,14 +32,14 @@ reshard_status rs_rank_arrays_check(const reshard_checkpoint *checkpoint,
         const rs_occurrence *item = &arrays->items[i];
         bool same_dtype = item->dtype == first->dtype;
         if (group_of(arrays, i) == group_of(arrays, i - 1))
-            return rs_fail(
-                RESHARD_ERR_CORRUPT, "tensor \"%.*s\": %s and %s of one rank both hold it",
-                rs_slice_shown(item->name), item->name.bytes, checkpoint->files[item[-1].file].name,
-                checkpoint->files[item->file].name);
+            return rs_fail(RESHARD_ERR_CORRUPT,
+                           "tensor \"%.*s\": %s and %s of one rank both hold it",
+                           RS_SHOWN(item->name), checkpoint->files[item[-1].file].name,
+                           checkpoint->files[item->file].name);
         if (!same_dtype || item->ndim != first->ndim)
             return rs_fail(RESHARD_ERR_CORRUPT, "tensor \"%.*s\": %s and %s do not agree on its %s",
-                           rs_slice_shown(item->name), item->name.bytes,
-                           checkpoint->files[first->file].name, checkpoint->files[item->file].name,
+                           RS_SHOWN(item->name), checkpoint->files[first->file].name,
+                           checkpoint->files[item->file].name,
                            same_dtype ? "number of dimensions" : "dtype");
     }
     return RESHARD_OK;

@@ -85,7 +85,7 @@ static reshard_status follow_strides(const rs_occurrence *entry, int32_t ndim, r
         if (entry->ndim != ndim || piece->strides[d] % dense[d] != 0)
             return rs_fail(RESHARD_ERR_UNSUPPORTED,
                            "tensor \"%.*s\": is cut flat, but not stored row by row",
-                           rs_slice_shown(entry->name), entry->name.bytes);
+                           RS_SHOWN(entry->name));
         piece->at += left / dense[d] * entry->strides[d];
         left %= dense[d];
         piece->strides[d] = piece->strides[d] / dense[d] * entry->strides[d];
@@ -164,14 +164,13 @@ static reshard_status add_opaque(reshard_checkpoint *checkpoint, const rs_rank_a
             return rs_fail(RESHARD_ERR_UNSUPPORTED,
                            "tensor \"%.*s\": is cut in %s and %s, but tensors of less than a byte "
                            "an element or more than 8 dimensions are carried whole only",
-                           rs_slice_shown(item->name), item->name.bytes,
-                           checkpoint->files[entries->items[0].file].name,
+                           RS_SHOWN(item->name), checkpoint->files[entries->items[0].file].name,
                            checkpoint->files[item->file].name);
         if (item->strides != NULL)
             return rs_fail(RESHARD_ERR_UNSUPPORTED,
                            "tensor \"%.*s\": is not stored row by row, and has more than 8 "
                            "dimensions",
-                           rs_slice_shown(item->name), item->name.bytes);
+                           RS_SHOWN(item->name));
         rs_stored_piece piece = {.file = item->file, .at = item->at, .size = tensor->carried_shape};
         if (i == 0)
             tensor->pieces[tensor->piece_count++] = piece;
@@ -237,7 +236,7 @@ static reshard_status find_by_rules(rank_reading *reading, const rs_occurrence *
                           first->name.count, first->ndim, first->shape, out_result);
         if (status == RESHARD_OK && out_result->unmatched)
             status = rs_fail(RESHARD_ERR_NOT_FOUND, "tensor \"%.*s\": no rule matches its name",
-                             rs_slice_shown(first->name), first->name.bytes);
+                             RS_SHOWN(first->name));
         return status;
     }
     return rs_rules_recover(book->rules, book->mesh, &book->keys, first->name.bytes,
@@ -348,10 +347,10 @@ static reshard_status find_told(const rank_reading *reading, rs_slice name, int6
         return rs_fail(RESHARD_ERR_GAP,
                        "tensor \"%.*s\": the files say that it is there, but none "
                        "of them holds it",
-                       rs_slice_shown(found->name), found->name.bytes);
+                       RS_SHOWN(found->name));
     if (order > 0)
         return rs_fail(RESHARD_ERR_CORRUPT, "tensor \"%.*s\": the files do not say how it is split",
-                       rs_slice_shown(name), name.bytes);
+                       RS_SHOWN(name));
     (*next)++;
     *out_told = found;
     return RESHARD_OK;
@@ -383,8 +382,7 @@ static reshard_status add_all(rank_reading *reading, const rs_occurrences *list)
         return rs_fail(RESHARD_ERR_GAP,
                        "tensor \"%.*s\": the files say that it is there, but none "
                        "of them holds it",
-                       rs_slice_shown(told->tensors[next_told].name),
-                       told->tensors[next_told].name.bytes);
+                       RS_SHOWN(told->tensors[next_told].name));
     return status;
 }
 
@@ -397,7 +395,7 @@ static reshard_status sort_tensors(const reshard_checkpoint *checkpoint)
         rs_slice name = checkpoint->tensors[i].name;
         if (rs_slice_compare(checkpoint->tensors[i - 1].name, name) == 0)
             return rs_fail(RESHARD_ERR_INVALID, "rules give two tensors the name \"%.*s\"",
-                           rs_slice_shown(name), name.bytes);
+                           RS_SHOWN(name));
     }
     return RESHARD_OK;
 }
@@ -500,9 +498,8 @@ static reshard_status prepare_as_told(rank_reading *reading, const rs_opening *o
     if (status != RESHARD_OK)
         return status;
     return rs_store_note(reading->checkpoint, "split over %.*s, as its files say (rules: %.*s)",
-                         rs_slice_shown(told->mesh_text), told->mesh_text.bytes,
-                         rs_slice_shown(told->rules),
-                         told->rules.bytes != NULL ? told->rules.bytes : "");
+                         RS_SHOWN(told->mesh_text),
+                         RS_SHOWN(told->rules) != NULL ? told->rules.bytes : "");
 }
 
 static reshard_status add_notes(const rank_reading *reading)
@@ -512,8 +509,8 @@ static reshard_status add_notes(const rank_reading *reading)
     if (status != RESHARD_OK || reading->dropped_count == 0)
         return status;
     return rs_store_note(checkpoint, "rules leave out %lld tensors of the files (\"%.*s\"%s)",
-                         (long long)reading->dropped_count, rs_slice_shown(reading->dropped),
-                         reading->dropped.bytes, reading->dropped_count > 1 ? " and others" : "");
+                         (long long)reading->dropped_count, RS_SHOWN(reading->dropped),
+                         reading->dropped_count > 1 ? " and others" : "");
 }
 
 static bool is_told(const reshard_checkpoint *checkpoint, const rs_slice *documents)

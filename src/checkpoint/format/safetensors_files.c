@@ -58,10 +58,10 @@ reshard_status rs_safetensors_leave_out(reshard_checkpoint *checkpoint, const rs
         return RESHARD_OK;
     if (opening->unlisted == RS_UNLISTED_REFUSE)
         return rs_fail_about(RESHARD_ERR_INVALID, checkpoint->path, "%lld %s: \"%.*s\"%s",
-                             (long long)count, what, rs_slice_shown(first), first.bytes,
+                             (long long)count, what, RS_SHOWN(first),
                              count > 1 ? " and others" : "");
     return rs_store_note(checkpoint, "left out: %lld %s (\"%.*s\"%s)", (long long)count, what,
-                         rs_slice_shown(first), first.bytes, count > 1 ? " and others" : "");
+                         RS_SHOWN(first), count > 1 ? " and others" : "");
 }
 
 /* Keeps the names of the model's files, and leaves the others out. */

@@ -171,7 +171,7 @@ static reshard_status add_array(item_reading *r, rs_occurrence *found)
                          reshard_dtype_name(found->dtype), reshard_dtype_name(share.dtype));
     if (status != RESHARD_OK)
         return rs_fail_within(status, "%s: tensor \"%.*s\"", checkpoint->files[found->file].name,
-                              rs_slice_shown(found->name), found->name.bytes);
+                              RS_SHOWN(found->name));
     if (is_there) {
         status = rs_torch_cuts_take(checkpoint, &r->owner.mesh, &share.cuts, share.ndim, share.full,
                                     found);
@@ -252,7 +252,7 @@ static reshard_status check_found(const item_reading *r)
         return rs_fail(RESHARD_ERR_GAP,
                        "tensor \"%.*s\": the metadata says that it is there, but no file holds "
                        "it",
-                       rs_slice_shown(name), name.bytes);
+                       RS_SHOWN(name));
     }
     return RESHARD_OK;
 }

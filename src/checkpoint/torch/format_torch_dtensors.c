@@ -120,9 +120,9 @@ static reshard_status fail_cut(const rs_cut_tensor *cut)
         (void)snprintf(text, sizeof text, "its rule");
     bool is_padded = memcmp(tensor->shape, reshard_layout_shape(cut->holding->layout),
                             (size_t)tensor->ndim * sizeof(int64_t)) != 0;
-    return rs_fail(
-        RESHARD_ERR_UNSUPPORTED, "tensor \"%.*s\": no placements of a DTensor say how %s cuts it%s",
-        rs_slice_shown(tensor->name), tensor->name.bytes, text, is_padded ? ", with padding" : "");
+    return rs_fail(RESHARD_ERR_UNSUPPORTED,
+                   "tensor \"%.*s\": no placements of a DTensor say how %s cuts it%s",
+                   RS_SHOWN(tensor->name), text, is_padded ? ", with padding" : "");
 }
 
 static reshard_status place_tensor(const rs_laying *laying, const rs_cut_tensor *cut)

@@ -288,8 +288,7 @@ static reshard_status tell_missing(const reading *r, reshard_status status)
         if (missing[0] == '\0')
             continue;
         rs_slice name = r->groups[i].name;
-        (void)snprintf(group, sizeof group, "%.*s%s", rs_slice_shown(name), name.bytes,
-                       name.count != 0 ? " " : "");
+        (void)snprintf(group, sizeof group, "%.*s%s", RS_SHOWN(name), name.count != 0 ? " " : "");
         bool is_one = strchr(missing, ',') == NULL;
         const char *s = is_one ? "" : "s", *are = is_one ? "is" : "are";
         if (status == RESHARD_ERR_GAP)
@@ -338,7 +337,7 @@ static reshard_status take(void *user, const rs_torch_leaf *leaf)
             RESHARD_ERR_UNSUPPORTED, r->checkpoint->files[r->owner.file].name,
             "tensor \"%.*s\" is a flat parameter of FSDP1, in which the shapes of "
             "the tensors are lost; save with SHARDED_STATE_DICT or FULL_STATE_DICT",
-            rs_slice_shown(leaf->name), leaf->name.bytes);
+            RS_SHOWN(leaf->name));
     return rs_torch_add(r->checkpoint, r->owner.file, leaf, &r->list);
 }
 

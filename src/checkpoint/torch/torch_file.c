@@ -254,8 +254,7 @@ static reshard_status step_over(const rs_torch_file *opened, const rs_torch_stor
     uint64_t elements = 0, size = 0;
     if (opened->count - *at < sizeof bytes)
         return rs_fail_about(RESHARD_ERR_CORRUPT, rs_file_path(opened->file),
-                             "ends before storage \"%.*s\"", rs_slice_shown(reference->key),
-                             reference->key.bytes);
+                             "ends before storage \"%.*s\"", RS_SHOWN(reference->key));
     reshard_status status = rs_file_read(opened->file, bytes, sizeof bytes, opened->begin + *at);
     if (status != RESHARD_OK)
         return status;
@@ -265,8 +264,7 @@ static reshard_status step_over(const rs_torch_file *opened, const rs_torch_stor
     if (__builtin_mul_overflow(elements, (uint64_t)reference->element_bytes, &size) ||
         size > opened->count - *at)
         return rs_fail_about(RESHARD_ERR_CORRUPT, rs_file_path(opened->file),
-                             "ends within storage \"%.*s\"", rs_slice_shown(reference->key),
-                             reference->key.bytes);
+                             "ends within storage \"%.*s\"", RS_SHOWN(reference->key));
     *out_storage = (legacy_storage){reference->key, *at, size};
     *at += size;
     return RESHARD_OK;
@@ -404,7 +402,7 @@ static reshard_status find_bytes(const rs_torch_file *opened, rs_slice key, uint
     }
     if (member == NULL && found == NULL)
         return rs_fail(RESHARD_ERR_CORRUPT, "its storage \"%.*s\" is not in the file",
-                       rs_slice_shown(key), key.bytes);
+                       RS_SHOWN(key));
     bool is_packed = member != NULL && member->deflated;
     *out_member = is_packed ? member : NULL;
     *out_at = is_packed ? 0 : member != NULL ? member->at : found->at + opened->begin;
@@ -424,10 +422,9 @@ reshard_status rs_torch_file_place(const rs_torch_file *opened, const rs_torch_t
     uint64_t wanted = (uint64_t)(storage->view_at * storage->element_bytes) +
                       (uint64_t)(storage->elements * storage->element_bytes);
     if (wanted > bytes)
-        return rs_fail(RESHARD_ERR_CORRUPT,
-                       "its storage \"%.*s\" has %llu bytes, and the pickle says %llu",
-                       rs_slice_shown(storage->key), storage->key.bytes, (unsigned long long)bytes,
-                       (unsigned long long)wanted);
+        return rs_fail(
+            RESHARD_ERR_CORRUPT, "its storage \"%.*s\" has %llu bytes, and the pickle says %llu",
+            RS_SHOWN(storage->key), (unsigned long long)bytes, (unsigned long long)wanted);
     *out_at = at + tensor->at;
     return RESHARD_OK;
 }
