@@ -10,6 +10,7 @@
 #include "checkpoint/deepspeed/ds_formats.h"
 #include "checkpoint/deepspeed/universal.h"
 #include "checkpoint/deepspeed/zero.h"
+#include "checkpoint/format/file_names.h"
 
 #include "base/checked.h"
 #include "base/context.h"
@@ -30,17 +31,9 @@ static bool is_there(const reshard_checkpoint *checkpoint, const char *name, rs_
     return rs_store_kind_of(checkpoint, name, &kind) == RESHARD_OK && kind == wanted;
 }
 
-static bool has_name(const rs_opening *opening, const char *name)
-{
-    bool has = false;
-    for (int64_t i = 0; !has && i < opening->name_count; i++)
-        has = strcmp(opening->names[i], name) == 0;
-    return has;
-}
-
 static reshard_status probe(reshard_checkpoint *checkpoint, const rs_opening *opening, bool *out_is)
 {
-    if (checkpoint->file_count == 0 && opening->is_folder && has_name(opening, FOLDER))
+    if (checkpoint->file_count == 0 && opening->is_folder && rs_opening_has(opening, FOLDER))
         *out_is = is_there(checkpoint, OPTIMIZER, RS_PATH_FILE);
     return RESHARD_OK;
 }

@@ -5,6 +5,7 @@
  * that it names are read. Other files in the folder (training_args.bin, optimizer.pt) are not part
  * of the model.
  */
+#include "checkpoint/format/file_names.h"
 #include "checkpoint/format/weight_map.h"
 #include "checkpoint/torch/torch_files.h"
 #include "checkpoint/torch/torch_formats.h"
@@ -18,19 +19,11 @@
 #define INDEX_MIDDLE ".bin.index."
 #define SINGLE_NAME "pytorch_model.bin"
 
-static bool has_single(const rs_opening *opening)
-{
-    for (int64_t i = 0; opening->is_folder && i < opening->name_count; i++) {
-        if (strcmp(opening->names[i], SINGLE_NAME) == 0)
-            return true;
-    }
-    return false;
-}
-
 static reshard_status probe(reshard_checkpoint *checkpoint, const rs_opening *opening, bool *out_is)
 {
     bool has_index = rs_weight_map_find(opening, INDEX_MIDDLE, INDEX_NAME) != NULL;
-    *out_is = checkpoint->file_count == 0 && (has_index || has_single(opening));
+    *out_is = checkpoint->file_count == 0 &&
+              (has_index || (opening->is_folder && rs_opening_has(opening, SINGLE_NAME)));
     return RESHARD_OK;
 }
 

@@ -10,6 +10,7 @@
  * tensor, it is an error.
  */
 #include "base/context.h"
+#include "checkpoint/format/file_names.h"
 #include "checkpoint/format/safetensors.h"
 #include "checkpoint/torch/item_metadata.h"
 #include "checkpoint/torch/torch_formats.h"
@@ -337,11 +338,8 @@ static reshard_status read_folder(reshard_checkpoint *checkpoint, const rs_openi
 
 static reshard_status probe(reshard_checkpoint *checkpoint, const rs_opening *opening, bool *out_is)
 {
-    bool has = false;
     char *path = NULL;
-    for (int64_t i = 0; opening->is_folder && !has && i < opening->name_count; i++)
-        has = strcmp(opening->names[i], RS_ITEM_METADATA_NAME) == 0;
-    if (!has)
+    if (!opening->is_folder || !rs_opening_has(opening, RS_ITEM_METADATA_NAME))
         return RESHARD_OK;
     reshard_status status = make_path(checkpoint, RS_ITEM_METADATA_NAME, &path);
     if (status != RESHARD_OK)
