@@ -82,7 +82,7 @@ def read_rank(path):
 
 
 def told_tensors(layout):
-    """What RESHARD_LAYOUT says of each tensor, by name: as version 1 has it."""
+    """What RESHARD_LAYOUT says of each tensor, by name."""
     found = {}
     for group in layout["groups"]:
         said = {key: value for key, value in group.items() if key != "names"}

@@ -349,9 +349,11 @@ def rewrite_layout(path, change):
     files.write(path, tensors, {**metadata, "RESHARD_LAYOUT": json.dumps(layout, separators=(",", ":"))})
 
 
-def use_version_1(layout):
-    layout.update(version=1, tensors=json.loads(json.dumps(files.told_tensors(layout))))
-    del layout["groups"]
+def change_tensors(layout, change):
+    """Changes {name: what is said of the tensor}; each becomes a group of its own."""
+    tensors = json.loads(json.dumps(files.told_tensors(layout)))
+    change(tensors)
+    layout["groups"] = [{**said, "names": [name]} for name, said in tensors.items()]
 
 
 class RankFiles(SilentTest):
@@ -381,9 +383,9 @@ class RankFiles(SilentTest):
         self.convert("ranks", "renamed")
         self.check_same("hf", "renamed")
 
-    def test_version_1_is_read(self):
+    def test_groups_of_one_tensor(self):
         for path in self.paths:
-            rewrite_layout(path, use_version_1)
+            rewrite_layout(path, lambda layout: change_tensors(layout, lambda tensors: None))
         self.convert("ranks", "hf", "--verify")
         self.assertEqual(files.read_hf(self.at("hf")), self.model)
 
@@ -454,7 +456,7 @@ class RankFiles(SilentTest):
         self.fails("ranks", "x", words="were written by different conversions")
         os.unlink(self.paths[2])
         for name, change, words in [
-                ("version", lambda layout: layout.update(version=3), "version 3, and this release reads versions 1 to 2"),
+                ("version", lambda layout: layout.update(version=3), "version 3, and this release reads version 2"),
                 ("version", lambda layout: layout.pop("version"), "has no version"),
                 ("rank", lambda layout: layout.update(rank=1), "are both of rank 1"),
                 ("rank", lambda layout: layout.update(rank=9), "is of rank 9, which tp=4 does not have"),
@@ -488,7 +490,7 @@ class RankFiles(SilentTest):
                     copy = self.at(f"{name}/{os.path.basename(path)}")
                     with open(path, "rb") as old, open(copy, "wb") as new:
                         new.write(old.read())
-                    rewrite_layout(copy, lambda layout: (use_version_1(layout), change(layout["tensors"])))
+                    rewrite_layout(copy, lambda layout: change_tensors(layout, change))
                 self.fails(name, "x", words=words)
 
 
