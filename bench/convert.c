@@ -534,8 +534,7 @@ const cli_command bench_command_convert = {
         "under limits of 16, 64 and 512 MiB, and how long headers and planning take for 100,000\n"
         "tensors of 1 KiB in 64 files. A ratio of 1 is the speed of cp. Needs room for three\n"
         "times SIZE in DIR, and removes everything it made.\n",
-    .options = options,
-    .option_count = sizeof options / sizeof options[0],
+    CLI_OPTIONS(options),
     .examples = "  reshard bench convert\n"
                 "  reshard bench convert --bytes 300M --runs 3 --case hf-tp --json\n"
                 "  reshard bench convert --folder /mnt/disk --sync\n",
