@@ -375,17 +375,15 @@ static reshard_status probe(reshard_checkpoint *checkpoint, const rs_opening *op
 static reshard_status open_files(reshard_checkpoint *checkpoint, const rs_opening *opening)
 {
     int64_t count = 0;
-    size_t bytes = (size_t)opening->name_count * sizeof(char *);
-    char **names = rs_allocate(checkpoint->context, bytes);
+    char **names =
+        rs_arena_allocate_array(&checkpoint->arena, (size_t)opening->name_count, sizeof *names);
     if (names == NULL)
         return rs_allocation_status();
     for (int64_t i = 0; i < opening->name_count; i++) {
         if (is_npy(opening->names[i]) || is_npz(opening->names[i]))
             names[count++] = opening->names[i];
     }
-    reshard_status status = rs_store_open_files(checkpoint, count, names);
-    rs_release(checkpoint->context, names, bytes);
-    return status;
+    return rs_store_open_files(checkpoint, count, names);
 }
 
 static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_opening *opening)

@@ -103,8 +103,8 @@ static reshard_status open_files(reshard_checkpoint *checkpoint, const rs_openin
 {
     int64_t count = 0;
     reshard_status status = RESHARD_OK;
-    size_t bytes = (size_t)opening->name_count * sizeof(char *);
-    char **names = rs_allocate(checkpoint->context, bytes);
+    char **names =
+        rs_arena_allocate_array(&checkpoint->arena, (size_t)opening->name_count, sizeof *names);
     if (names == NULL)
         return rs_allocation_status();
     for (int64_t i = 0; status == RESHARD_OK && i < opening->name_count; i++) {
@@ -117,10 +117,7 @@ static reshard_status open_files(reshard_checkpoint *checkpoint, const rs_openin
     rs_sort((void *)names, (size_t)count, sizeof *names, compare_numbers);
     if (status == RESHARD_OK)
         status = check_numbers(checkpoint, count, names);
-    if (status == RESHARD_OK)
-        status = rs_torch_open_named(checkpoint, count, names);
-    rs_release(checkpoint->context, (void *)names, bytes);
-    return status;
+    return status == RESHARD_OK ? rs_torch_open_named(checkpoint, count, names) : status;
 }
 
 /* ---- files of other programs ----------------------------------------------------------------- */

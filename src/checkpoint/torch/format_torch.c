@@ -32,8 +32,8 @@ static reshard_status open_files(reshard_checkpoint *checkpoint, const rs_openin
 {
     int64_t count = 0;
     reshard_status status = RESHARD_OK;
-    size_t bytes = (size_t)opening->name_count * sizeof(char *);
-    char **names = rs_allocate(checkpoint->context, bytes);
+    char **names =
+        rs_arena_allocate_array(&checkpoint->arena, (size_t)opening->name_count, sizeof *names);
     if (names == NULL)
         return rs_allocation_status();
     for (int64_t i = 0; status == RESHARD_OK && i < opening->name_count; i++) {
@@ -47,10 +47,7 @@ static reshard_status open_files(reshard_checkpoint *checkpoint, const rs_openin
             status = rs_store_note(checkpoint, "%s: is not what torch.save writes: left out",
                                    opening->names[i]);
     }
-    if (status == RESHARD_OK)
-        status = rs_torch_open_named(checkpoint, count, names);
-    rs_release(checkpoint->context, names, bytes);
-    return status;
+    return status == RESHARD_OK ? rs_torch_open_named(checkpoint, count, names) : status;
 }
 
 /* Refuses a file of ours that says it is one rank's: it is only a part of something. */

@@ -168,8 +168,8 @@ static reshard_status open_files(reshard_checkpoint *checkpoint, const rs_openin
 {
     int64_t count = 0;
     bool by_rank = has_ranks(opening);
-    size_t bytes = (size_t)opening->name_count * sizeof(char *);
-    char **names = rs_allocate(checkpoint->context, bytes);
+    char **names =
+        rs_arena_allocate_array(&checkpoint->arena, (size_t)opening->name_count, sizeof *names);
     if (names == NULL)
         return rs_allocation_status();
     reshard_status status = RESHARD_OK;
@@ -181,10 +181,7 @@ static reshard_status open_files(reshard_checkpoint *checkpoint, const rs_openin
                                    opening->names[i]);
     }
     rs_sort((void *)names, (size_t)count, sizeof *names, compare_names);
-    if (status == RESHARD_OK)
-        status = rs_torch_open_named(checkpoint, count, names);
-    rs_release(checkpoint->context, (void *)names, bytes);
-    return status;
+    return status == RESHARD_OK ? rs_torch_open_named(checkpoint, count, names) : status;
 }
 
 /* ---- groups ---------------------------------------------------------------------------------- */
