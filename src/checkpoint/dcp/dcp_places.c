@@ -182,11 +182,6 @@ typedef struct numbered {
     int64_t number;
 } numbered;
 
-static int compare_names(const void *a, const void *b)
-{
-    return rs_slice_compare(((const numbered *)a)->text, ((const numbered *)b)->text);
-}
-
 static int compare_files(const void *a, const void *b)
 {
     return rs_dcp_file_compare(((const numbered *)a)->text.bytes,
@@ -241,7 +236,7 @@ static reshard_status order_texts(reading *r, ordering *o)
         o->file_places == NULL)
         return rs_allocation_status();
     reshard_status status =
-        sort_texts(&r->names, compare_names, o->names, o->name_places, &o->name_count);
+        sort_texts(&r->names, rs_compare_slices, o->names, o->name_places, &o->name_count);
     if (status == RESHARD_OK)
         status =
             sort_texts(&r->files, compare_files, o->files, o->file_places, &r->made.file_count);

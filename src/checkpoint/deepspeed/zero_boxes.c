@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* zero_boxes.c - ranges of flat arrays become pieces. Consecutive ranges tile the tensor, so the
  * pieces need no further check. */
-#include "checkpoint/deepspeed/zero_boxes.h"
+#include "checkpoint/deepspeed/zero.h"
 
 #include "base/context.h"
 #include "base/shape.h"
@@ -123,8 +123,6 @@ reshard_status rs_zero_boxes_tensor(const rs_zero_boxes *boxes, rs_slice name, r
 
 void rs_zero_boxes_release(rs_zero_boxes *boxes)
 {
-    if (boxes->items != NULL)
-        rs_release(boxes->arena->context, boxes->items,
-                   (size_t)boxes->capacity * sizeof(rs_zero_box));
+    rs_release(boxes->arena->context, boxes->items, (size_t)boxes->capacity * sizeof(rs_zero_box));
     boxes->items = NULL;
 }

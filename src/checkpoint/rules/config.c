@@ -209,8 +209,7 @@ static reshard_status read_file(rs_config *config, const char *folder, const cha
         status = RESHARD_OK;
     else if (status == RESHARD_OK)
         status = read_text(config, name, text, text_bytes);
-    if (text != NULL)
-        rs_release(context, text, text_bytes + 1);
+    rs_release(context, text, text_bytes + 1);
     rs_release(context, path, strlen(path) + 1);
     return status;
 }
@@ -283,9 +282,8 @@ reshard_status rs_config_init_for(rs_config *config, const reshard_checkpoint *m
 
 void rs_config_release(rs_config *config)
 {
-    if (config->items != NULL)
-        rs_release(config->arena.context, config->items,
-                   (size_t)config->capacity * sizeof(rs_config_item));
+    rs_release(config->arena.context, config->items,
+               (size_t)config->capacity * sizeof(rs_config_item));
     rs_arena_release(&config->arena);
     config->items = NULL;
     config->count = config->capacity = 0;

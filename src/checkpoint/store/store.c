@@ -31,8 +31,7 @@ reshard_status rs_occurrences_add(reshard_context *context, rs_occurrences *list
 
 void rs_occurrences_release(reshard_context *context, rs_occurrences *list)
 {
-    if (list->items != NULL)
-        rs_release(context, list->items, (size_t)list->capacity * sizeof(rs_occurrence));
+    rs_release(context, list->items, (size_t)list->capacity * sizeof(rs_occurrence));
     *list = (rs_occurrences){0};
 }
 
@@ -164,15 +163,18 @@ reshard_status rs_store_describe(rs_stored_tensor *tensor, rs_arena *arena, rs_s
 
 /* ---- joining --------------------------------------------------------------------------------- */
 
-static int compare_occurrences(const void *a, const void *b)
+int rs_compare_occurrences(const void *a, const void *b)
 {
     const rs_occurrence *x = a, *y = b;
     int order = rs_slice_compare(x->name, y->name);
-    if (order != 0)
-        return order;
-    if (x->file != y->file)
-        return x->file < y->file ? -1 : 1;
-    return (x->at > y->at) - (x->at < y->at);
+    return order != 0 ? order : (x->file > y->file) - (x->file < y->file);
+}
+
+static int compare_places(const void *a, const void *b)
+{
+    const rs_occurrence *x = a, *y = b;
+    int order = rs_compare_occurrences(a, b);
+    return order != 0 ? order : (x->at > y->at) - (x->at < y->at);
 }
 
 static reshard_status fail_differs(const reshard_checkpoint *checkpoint, const rs_occurrence *a,
@@ -318,8 +320,7 @@ static void sort_occurrences(rs_occurrences *list)
         are_by_name = rs_slice_compare(list->items[i - 1].name, list->items[i].name) <= 0;
     for (int64_t first = 0, end; first < list->count; first = end) {
         end = are_by_name ? find_end(list, first) : list->count;
-        rs_sort(list->items + first, (size_t)(end - first), sizeof(rs_occurrence),
-                compare_occurrences);
+        rs_sort(list->items + first, (size_t)(end - first), sizeof(rs_occurrence), compare_places);
     }
 }
 

@@ -183,9 +183,10 @@ struct reshard_checkpoint {
     /* What its files say about the model, for want of a config.json. */
     int64_t key_count;
     const rs_stored_key *keys;
-    /* Names of files that only say what the others are, in its own format; ends with NULL. NULL:
-     * there are none. */
+    /* Names of files and folders that are part of its format, although they are not listed: they say
+     * what others are, hold these, or repeat them. Ends with NULL. NULL: there are none. */
     const char *const *own_names;
+    bool is_megatron; /* Megatron-Core wrote it */
     /* stem of its file names, if loaders know it ("adapter_model"); else NULL */
     const char *stem;
     rs_notes notes;    /* lines about things that cannot be known or were left out */
@@ -214,6 +215,10 @@ reshard_status rs_store_add_file(reshard_checkpoint *checkpoint, rs_slice name, 
 reshard_status rs_store_kind_of(const reshard_checkpoint *checkpoint, const char *name,
                                 rs_path_kind *out_kind);
 
+/* Takes config.json from the folder above if there is none here, but a file `pointer` ("../latest")
+ * that trainers have beside the folders of steps. *out_has: there is one. */
+reshard_status rs_store_look_above(reshard_checkpoint *checkpoint, const char *pointer,
+                                   bool *out_has);
 /* The folder whose config.json describes the model. */
 const char *rs_store_config_folder(const reshard_checkpoint *checkpoint);
 
@@ -236,7 +241,6 @@ typedef struct rs_occurrence {
     const int64_t *strides; /* in elements; NULL: dense and row-major */
     const int64_t *offset;  /* in the tensor; NULL: zeros */
     const int64_t *full;    /* the full tensor's shape; NULL: the file does not say */
-    int32_t full_ndim;      /* rank files only: how many numbers `full` has; else 0 */
     rs_value_place place;   /* only formats that nest */
 } rs_occurrence;
 
@@ -251,6 +255,8 @@ typedef struct rs_occurrences {
 reshard_status rs_occurrences_add(reshard_context *context, rs_occurrences *list,
                                   const rs_occurrence *item);
 void rs_occurrences_release(reshard_context *context, rs_occurrences *list);
+/* Orders by name and file, for rs_sort and bsearch. */
+int rs_compare_occurrences(const void *a, const void *b);
 
 /* Adds a line for inspect. Fails only for lack of memory. */
 reshard_status rs_store_note(reshard_checkpoint *checkpoint, const char *format, ...)

@@ -122,11 +122,6 @@ typedef struct keyed_entry {
     rs_target_entry entry;
 } keyed_entry;
 
-static int compare_keys(const void *a, const void *b)
-{
-    return rs_slice_compare(((const keyed_entry *)a)->key, ((const keyed_entry *)b)->key);
-}
-
 #define BITS_MAX 128
 
 /* Numbers the classes of entries in the order they have in a file: class 0 is for whole pages, the
@@ -189,7 +184,7 @@ static reshard_status sort_by_key(const rs_target *target, rs_target_entry *entr
         return rs_allocation_status();
     for (size_t i = 0; i < count; i++)
         keyed[i] = (keyed_entry){rs_target_key(target, &entries[i]), entries[i]};
-    rs_sort(keyed, count, sizeof *keyed, compare_keys);
+    rs_sort(keyed, count, sizeof *keyed, rs_compare_slices);
     for (size_t i = 0; i < count; i++)
         entries[i] = keyed[i].entry;
     rs_release(target->context, keyed, count * sizeof *keyed);
@@ -242,10 +237,8 @@ static reshard_status sort_entries(rs_target *target)
     for (int64_t i = 0, first = 0; status == RESHARD_OK && i < group_count; first = groups[i++])
         status = sort_group(target, target->entries + first, groups[i] - first);
 out:
-    if (places != NULL)
-        rs_release(target->context, places, (size_t)count * sizeof *places);
-    if (groups != NULL)
-        rs_release(target->context, groups, (size_t)group_count * sizeof *groups);
+    rs_release(target->context, places, (size_t)count * sizeof *places);
+    rs_release(target->context, groups, (size_t)group_count * sizeof *groups);
     return status;
 }
 
@@ -269,7 +262,11 @@ static reshard_status add_files(rs_target *target)
             !(i == 0 && target->entry_count == 0))
             continue;
         target->written_count++;
-        target->format->name_file(target, i, target->ranks != NULL ? target->ranks[i] : i, name);
+        if (target->format->file_name != NULL)
+            (void)snprintf(name, sizeof name, "%s", target->format->file_name);
+        else
+            target->format->name_file(target, i, target->ranks != NULL ? target->ranks[i] : i,
+                                      name);
         file->name = rs_arena_copy(&target->arena, name, strlen(name) + 1, 1);
         if (file->name == NULL)
             return rs_allocation_status();
@@ -314,12 +311,10 @@ reshard_status rs_target_place(rs_target *target)
 
 void rs_target_release(rs_target *target)
 {
-    if (target->entries != NULL)
-        rs_release(target->context, target->entries,
-                   (size_t)target->entry_capacity * sizeof(rs_target_entry));
-    if (target->arrays != NULL)
-        rs_release(target->context, target->arrays,
-                   (size_t)target->array_capacity * sizeof(rs_target_array));
+    rs_release(target->context, target->entries,
+               (size_t)target->entry_capacity * sizeof(rs_target_entry));
+    rs_release(target->context, target->arrays,
+               (size_t)target->array_capacity * sizeof(rs_target_array));
     target->entries = NULL;
     target->arrays = NULL;
     rs_cut_rows_release(target->kept_rows);
