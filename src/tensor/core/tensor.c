@@ -280,15 +280,6 @@ void rs_tensor_drop_data(reshard_tensor *tensor)
     tensor->data = NULL;
 }
 
-void rs_tensor_lend_data(reshard_tensor *tensor, const reshard_tensor *from, ptrdiff_t at)
-{
-    assert(from->storage != NULL && tensor->dtype == from->dtype);
-    rs_tensor_drop_data(tensor);
-    rs_reference_add(&from->storage->references);
-    tensor->storage = from->storage;
-    tensor->data = tensor->volume > 0 ? from->data + at : from->data;
-}
-
 rs_sameness rs_sameness_of(int32_t count, reshard_tensor *const *inputs)
 {
     rs_sameness sameness = count > 0 ? RS_SAME_YES : RS_SAME_UNKNOWN;

@@ -97,8 +97,6 @@ reshard_status rs_tensor_densify(reshard_context *context, reshard_tensor *tenso
 void rs_tensor_copy(const reshard_tensor *source, reshard_tensor *target);
 /* Releases the memory of a local tensor. Dtype, shape and strides stay. */
 void rs_tensor_drop_data(reshard_tensor *tensor);
-/* Gives a tensor without memory that of `from`, starting at byte `at`. */
-void rs_tensor_lend_data(reshard_tensor *tensor, const reshard_tensor *from, ptrdiff_t at);
 /* The sameness of a result computed from these inputs. */
 rs_sameness rs_sameness_of(int32_t count, reshard_tensor *const *inputs);
 rs_kin rs_kin_of(int32_t count, reshard_tensor *const *inputs);

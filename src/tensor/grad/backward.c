@@ -374,16 +374,6 @@ static void release_pass(pass *p)
     rs_release(p->context, p->nodes, (size_t)p->capacity * sizeof *p->nodes);
 }
 
-reshard_status rs_graph_visit(reshard_context *context, rs_node *last, rs_node_fn fn, void *user)
-{
-    pass p = {.context = context};
-    reshard_status status = collect(&p, last);
-    for (int64_t i = 0; i < p.count && status == RESHARD_OK; i++)
-        status = fn(user, p.nodes[i]);
-    release_pass(&p);
-    return status;
-}
-
 reshard_status rs_backward_local(reshard_tensor *tensor, reshard_tensor *gradient, bool retain)
 {
     assert(tensor->distribution == NULL && gradient->distribution == NULL);
