@@ -54,12 +54,10 @@ static reshard_status grow_slots(rs_intern *intern)
 
 static reshard_status keep(rs_intern *intern, rs_slice bytes)
 {
-    void *items = intern->items;
     if (intern->count >= INT32_MAX)
         return rs_fail(RESHARD_ERR_RANGE, "too many different names");
-    reshard_status status = rs_grow(intern->arena->context, &items, &intern->capacity,
+    reshard_status status = rs_grow(intern->arena->context, &intern->items, &intern->capacity,
                                     intern->count + 1, sizeof *intern->items);
-    intern->items = items;
     if (status != RESHARD_OK)
         return status;
     char *copy = rs_arena_allocate(intern->arena, bytes.count + 1);

@@ -28,8 +28,8 @@ static reshard_status add_piece(void *user, const rs_region *region, const rs_ho
         return rs_fail(RESHARD_ERR_RANGE,
                        "rank %d has more than the %" PRId64 " pieces that can be listed",
                        holder->rank, RS_PIECES_LISTED_MAX);
-    reshard_status status = rs_grow(list->context, (void **)&list->items, &list->capacity,
-                                    list->count + 1, sizeof *list->items);
+    reshard_status status =
+        rs_grow(list->context, &list->items, &list->capacity, list->count + 1, sizeof *list->items);
     if (status != RESHARD_OK)
         return status;
     reshard_piece *piece = &list->items[list->count++];

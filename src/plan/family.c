@@ -118,7 +118,7 @@ static reshard_status write_record(rs_family *family, const rs_move *move)
         return rs_fail(RESHARD_ERR_RANGE,
                        "the part of rank %d has more than the %" PRId64 " records that can be kept",
                        move->mine, RS_RECORDS_MAX);
-    reshard_status status = rs_grow(family->context, (void **)&family->items, &family->capacity,
+    reshard_status status = rs_grow(family->context, &family->items, &family->capacity,
                                     family->count + 1, sizeof *family->items);
     if (status != RESHARD_OK)
         return status;

@@ -38,7 +38,7 @@ static reshard_status add_entry(void *user, const reshard_move *move)
                        " single moves that can be listed",
                        move->source_rank, move->target_rank, RS_MOVES_LISTED_MAX);
     reshard_status status =
-        rs_grow(s->context, (void **)&s->entries, &s->capacity, s->count + 1, sizeof *s->entries);
+        rs_grow(s->context, &s->entries, &s->capacity, s->count + 1, sizeof *s->entries);
     if (status != RESHARD_OK)
         return status;
     entry *e = &s->entries[s->count];

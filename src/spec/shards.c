@@ -208,10 +208,8 @@ reshard_status rs_boxes_add(rs_boxes_builder *builder, const reshard_shard *shar
     reshard_spec *spec = builder->spec;
     if (builder->shard_count == INT32_MAX)
         return rs_fail(RESHARD_ERR_RANGE, "more than 2^31-1 shards");
-    void *shards = builder->shards;
-    reshard_status status = rs_grow(builder->context, &shards, &builder->capacity,
+    reshard_status status = rs_grow(builder->context, &builder->shards, &builder->capacity,
                                     builder->shard_count + 1, sizeof *builder->shards);
-    builder->shards = shards;
     if (status == RESHARD_OK)
         status = rs_shard_copy_checked(&spec->arena, spec->ndim, spec->shape, shard,
                                        &builder->shards[builder->shard_count]);
