@@ -148,11 +148,7 @@ reshard_status rs_redistribute_keyed(reshard_context *context, const reshard_ten
     bool still = false;
     reshard_status status = rs_move_target(context, source, key, &target, &still);
     status = move(context, status, source, key, still, target);
-    if (status == RESHARD_OK)
-        *out_tensor = target;
-    else
-        reshard_tensor_release(target);
-    return status;
+    return rs_tensor_hand_out(status, target, out_tensor);
 }
 
 /* Whether a shard of one lies in the same memory as a shard of the other. */

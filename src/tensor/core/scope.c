@@ -210,14 +210,10 @@ bool rs_scope_has_told(const reshard_scope *scope, const reshard_group *group)
 static reshard_status own_in(reshard_scope *scope, reshard_tensor *tensor)
 {
     assert(scope != NULL && scope->count <= scope->capacity);
-    if (scope->count == scope->capacity) {
-        void *tensors = scope->tensors;
-        reshard_status status = rs_grow(scope->context, &tensors, &scope->capacity,
-                                        scope->count + 1, sizeof *scope->tensors);
-        scope->tensors = tensors;
-        if (status != RESHARD_OK)
-            return status;
-    }
+    reshard_status status = rs_grow(scope->context, &scope->tensors, &scope->capacity,
+                                    scope->count + 1, sizeof *scope->tensors);
+    if (status != RESHARD_OK)
+        return status;
     scope->tensors[scope->count++] = tensor;
     return RESHARD_OK;
 }

@@ -67,11 +67,7 @@ reshard_status reshard_tensor_create_distributed(reshard_context *context, resha
     status = rs_agree(group, status, digest, "create_distributed", 0, NULL);
     reshard_layout_release(layout);
     rs_exec_cache_release(cache);
-    if (status == RESHARD_OK)
-        *out_tensor = tensor;
-    else
-        reshard_tensor_release(tensor);
-    return status;
+    return rs_tensor_hand_out(status, tensor, out_tensor);
 }
 
 static reshard_status fill_random(reshard_tensor *tensor, rs_random_kind kind, uint64_t seed)
@@ -112,17 +108,6 @@ reshard_status reshard_tensor_zeros_like(const reshard_tensor *like, reshard_dty
     return RESHARD_OK;
 }
 
-/* Hands out a tensor if filling it has succeeded, otherwise releases it. */
-static reshard_status finish_like(reshard_status status, reshard_tensor *made,
-                                  reshard_tensor **out_tensor)
-{
-    if (status == RESHARD_OK)
-        *out_tensor = made;
-    else
-        reshard_tensor_release(made);
-    return status;
-}
-
 reshard_status reshard_tensor_full_like(const reshard_tensor *like, reshard_dtype dtype,
                                         double value, reshard_tensor **out_tensor)
 {
@@ -130,7 +115,7 @@ reshard_status reshard_tensor_full_like(const reshard_tensor *like, reshard_dtyp
     reshard_status status = reshard_tensor_zeros_like(like, dtype, &made);
     if (status == RESHARD_OK)
         status = reshard_tensor_fill(made, value);
-    return finish_like(status, made, out_tensor);
+    return rs_tensor_hand_out(status, made, out_tensor);
 }
 
 reshard_status reshard_tensor_uniform_like(const reshard_tensor *like, reshard_dtype dtype,
@@ -140,7 +125,7 @@ reshard_status reshard_tensor_uniform_like(const reshard_tensor *like, reshard_d
     reshard_status status = reshard_tensor_zeros_like(like, dtype, &made);
     if (status == RESHARD_OK)
         status = reshard_tensor_fill_uniform(made, seed);
-    return finish_like(status, made, out_tensor);
+    return rs_tensor_hand_out(status, made, out_tensor);
 }
 
 reshard_status reshard_tensor_normal_like(const reshard_tensor *like, reshard_dtype dtype,
@@ -150,7 +135,7 @@ reshard_status reshard_tensor_normal_like(const reshard_tensor *like, reshard_dt
     reshard_status status = reshard_tensor_zeros_like(like, dtype, &made);
     if (status == RESHARD_OK)
         status = reshard_tensor_fill_normal(made, seed);
-    return finish_like(status, made, out_tensor);
+    return rs_tensor_hand_out(status, made, out_tensor);
 }
 
 /* ---- one rank's tensor ----------------------------------------------------------------------- */

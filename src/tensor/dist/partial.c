@@ -170,11 +170,7 @@ static reshard_status widen(reshard_tensor *tensor, reshard_tensor **out_tensor)
         wide->distribution->shards[i] = NULL;
         status = rs_real(d->shards[i], &wide->distribution->shards[i]);
     }
-    if (status == RESHARD_OK)
-        *out_tensor = wide;
-    else
-        reshard_tensor_release(wide);
-    return status;
+    return rs_tensor_hand_out(status, wide, out_tensor);
 }
 
 static reshard_status narrow(reshard_tensor *wide, reshard_dtype dtype)

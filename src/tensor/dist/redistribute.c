@@ -88,11 +88,7 @@ static reshard_status cast_shards(reshard_tensor *tensor, reshard_dtype dtype,
         if (status == RESHARD_OK)
             rs_tensor_copy(shard, made->distribution->shards[i]);
     }
-    if (status == RESHARD_OK)
-        *out_tensor = made;
-    else
-        reshard_tensor_release(made);
-    return status;
+    return rs_tensor_hand_out(status, made, out_tensor);
 }
 
 /* Brings the gradient into the layout and dtype that the input's gradient has. */

@@ -33,14 +33,10 @@ static reshard_status add_node(pass *p, rs_node *node)
 {
     if (node == NULL || node->marked)
         return RESHARD_OK;
-    if (p->count == p->capacity) {
-        void *nodes = p->nodes;
-        reshard_status status =
-            rs_grow(p->context, &nodes, &p->capacity, p->count + 1, sizeof *p->nodes);
-        p->nodes = nodes;
-        if (status != RESHARD_OK)
-            return status;
-    }
+    reshard_status status =
+        rs_grow(p->context, &p->nodes, &p->capacity, p->count + 1, sizeof *p->nodes);
+    if (status != RESHARD_OK)
+        return status;
     node->marked = true;
     p->nodes[p->count++] = node;
     return RESHARD_OK;
@@ -313,11 +309,7 @@ static reshard_status make_one(reshard_tensor *tensor, reshard_tensor **out_one)
             status = reshard_tensor_fill(one->distribution->shards[i], 1);
         reshard_layout_release(layout);
     }
-    if (status == RESHARD_OK)
-        *out_one = one;
-    else
-        reshard_tensor_release(one);
-    return status;
+    return rs_tensor_hand_out(status, one, out_one);
 }
 
 static reshard_status begin(reshard_tensor *tensor, reshard_tensor *gradient)

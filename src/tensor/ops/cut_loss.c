@@ -65,11 +65,7 @@ static reshard_status place_labels(reshard_tensor *logits, reshard_tensor *label
             place[i] = place_label(c, logits->ndim - 1, label);
     }
     reshard_tensor_release(dense);
-    if (status == RESHARD_OK)
-        *out_places = places;
-    else
-        reshard_tensor_release(places);
-    return status;
+    return rs_tensor_hand_out(status, places, out_places);
 }
 
 /* The layout of one number to which ranks contribute that cut rows of logits. */
@@ -142,11 +138,7 @@ static reshard_status make_loss(reshard_tensor *logits, const reshard_tensor *pl
     }
     if (rs_part_count(loss) > 0)
         status = reshard_tensor_fill(rs_part_of(loss, 0), total / count);
-    if (status == RESHARD_OK)
-        *out_loss = loss;
-    else
-        reshard_tensor_release(loss);
-    return status;
+    return rs_tensor_hand_out(status, loss, out_loss);
 }
 
 /* The gradient of the part: softmax, less 1 at the label, times the gradient of the loss. */
