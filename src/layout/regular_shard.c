@@ -9,6 +9,7 @@
 #include "layout/flat.h"
 #include "layout/layout.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -113,6 +114,7 @@ static reshard_status describe_shard(const reshard_layout *layout, int32_t rank,
     out_shard->partial = layout->partial;
     out_shard->reduction = layout->reduction;
     out_shard->contributor = contributor_of(layout, coordinates);
+    assert(out_shard->contributor < layout->contributor_count);
     out_shard->contributor_count = layout->contributor_count;
     out_shard->divisor = layout->divisor;
     shape_shard(layout, coordinates, out_shard);

@@ -119,13 +119,13 @@ static void append_cuts(rs_axes *axes, const rs_axes *from, int32_t dim, int32_t
 /* ---- layers whose operation has a table of rules --------------------------------------------- */
 
 /* Chooses a row of the table for each axis: by what the tensor `first` has, then `second`. */
-static bool follow(joint *j, const rs_rules *rules, int32_t first, int32_t second)
+static bool follow(joint *j, const rs_layout_rules *rules, int32_t first, int32_t second)
 {
     if (!join(j, first))
         return false;
     if (j->tensors[first]->distribution == NULL)
         return true;
-    rs_rules_follow(rules, j->count, j->tensors, j->now, first, second, j->wanted);
+    rs_layout_rules_follow(rules, j->count, j->tensors, j->now, first, second, j->wanted);
     return settle(j);
 }
 
@@ -154,7 +154,7 @@ bool rs_follow_norm(reshard_tensor **tensors)
 bool rs_follow_activation(reshard_tensor **tensor)
 {
     static const reshard_operation_rule rows[] = {{"S(*)", "S(*)", NULL}};
-    static const rs_rules rules = RS_RULES(rows, NULL);
+    static const rs_layout_rules rules = RS_LAYOUT_RULES(rows, NULL);
     joint j = {.what = "activation", .row_slot = -1, .count = 1, .tensors = tensor};
     if ((*tensor)->distribution == NULL || !(*tensor)->distribution->layout->partial)
         return true;
@@ -166,7 +166,7 @@ bool rs_follow_activation(reshard_tensor **tensor)
 bool rs_follow_add(reshard_tensor **tensors)
 {
     static const reshard_operation_rule rows[] = {{"S(*), S(*)", "S(*)", NULL}};
-    static const rs_rules rules = RS_RULES(rows, NULL);
+    static const rs_layout_rules rules = RS_LAYOUT_RULES(rows, NULL);
     joint j = {.what = "add", .row_slot = -1, .count = 2, .tensors = tensors};
     if (!rs_lift("add", -1, 2, tensors))
         return false;

@@ -250,20 +250,20 @@ static reshard_status prepare(reshard_tensor *const *inputs,
         status = place_labels(inputs[0], inputs[1], options, out_columns, out_places);
     if (inputs[0]->distribution == NULL)
         return status;
-    return rs_agree(rs_distributed_group(inputs[0]), status, NULL, "cross_entropy", 0, NULL);
+    return rs_agree(rs_distributed_group(inputs[0]), status, "cross_entropy");
 }
 
 reshard_tensor *rs_cut_cross_entropy(reshard_tensor *logits, reshard_tensor *labels,
-                                     const reshard_cross_entropy_options *options)
+                                     const reshard_cross_entropy_options *options, int64_t count)
 {
     reshard_tensor *inputs[] = {logits, labels}, *places = NULL, *output = NULL;
     reshard_tensor *saved[] = {logits, labels, NULL, NULL};
     rs_columns c = {0};
-    loss_facts facts = {.options = *options};
+    loss_facts facts = {.options = *options, .count = (double)count};
     if (options->classes == 0)
         facts.options.classes = logits->shape[logits->ndim - 1];
     reshard_status status = prepare(inputs, &facts.options, &c, &places);
-    if (status == RESHARD_OK)
+    if (status == RESHARD_OK && count == 0)
         status = count_rows(logits, labels, places, options->ignores != 0, &facts.count);
     if (status == RESHARD_OK)
         status = rs_rows_maxima(logits, &c, &saved[2]);

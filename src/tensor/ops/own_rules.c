@@ -10,7 +10,7 @@
 static reshard_status find_by_rules(const reshard_operation *o, reshard_tensor *const *inputs,
                                     const reshard_operation_output *shapes, rs_own_layouts *out)
 {
-    const rs_rules rules = {.count = o->rule_count, .rows = o->rules};
+    const rs_layout_rules rules = {.count = o->rule_count, .rows = o->rules};
     rs_fit f;
     f.rules = &rules;
     f.inputs = inputs;
@@ -18,11 +18,11 @@ static reshard_status find_by_rules(const reshard_operation *o, reshard_tensor *
     f.output_count = o->output_count;
     for (int32_t k = 0; k < o->output_count; k++)
         f.output_ndims[k] = shapes[k].ndim;
-    reshard_status status = rs_rules_judge(&f);
+    reshard_status status = rs_layout_rules_judge(&f);
     for (int32_t k = 0; k < o->output_count && status == RESHARD_OK; k++)
-        status = rs_rules_output(&f, k, shapes[k].shape, &out->outputs[k]);
+        status = rs_layout_rules_output(&f, k, shapes[k].shape, &out->outputs[k]);
     for (int32_t i = 0; i < o->input_count && status == RESHARD_OK; i++)
-        status = rs_rules_gradient(&f, i, &out->gradients[i]);
+        status = rs_layout_rules_gradient(&f, i, &out->gradients[i]);
     return status;
 }
 

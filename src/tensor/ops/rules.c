@@ -25,8 +25,8 @@ typedef struct pattern {
 } pattern;
 
 typedef struct rule {
-    pattern inputs[RS_RULES_MOST], outputs[RS_RULES_MOST];
-    pattern gradients[RS_RULES_MOST];
+    pattern inputs[RS_LAYOUT_RULES_MOST], outputs[RS_LAYOUT_RULES_MOST];
+    pattern gradients[RS_LAYOUT_RULES_MOST];
 } rule;
 
 static const char *skip_spaces(const char *at)
@@ -300,9 +300,9 @@ static reshard_status read_inputs(rs_fit *f)
 }
 
 /* Judges all axes: those that cut an input in the order of its cuts, then the others. */
-reshard_status rs_rules_judge(rs_fit *f)
+reshard_status rs_layout_rules_judge(rs_fit *f)
 {
-    assert(f->inputs[0] != NULL && f->input_count <= RS_RULES_MOST);
+    assert(f->inputs[0] != NULL && f->input_count <= RS_LAYOUT_RULES_MOST);
     uint64_t done = 0;
     reshard_status status = read_inputs(f);
     for (int32_t i = 0; i < f->input_count && status == RESHARD_OK; i++) {
@@ -339,19 +339,19 @@ static reshard_status make_layout(const rs_fit *f, const rs_axes *axes, int32_t 
     return rs_axes_layout(axes, ndim, shape, out_layout);
 }
 
-reshard_status rs_rules_output(const rs_fit *f, int32_t index, const int64_t *shape,
-                               reshard_layout **out_layout)
+reshard_status rs_layout_rules_output(const rs_fit *f, int32_t index, const int64_t *shape,
+                                      reshard_layout **out_layout)
 {
     return make_layout(f, &f->outputs[index], f->output_ndims[index], shape, out_layout);
 }
 
-reshard_status rs_rules_gradient(const rs_fit *f, int32_t index, reshard_layout **out_layout)
+reshard_status rs_layout_rules_gradient(const rs_fit *f, int32_t index, reshard_layout **out_layout)
 {
     const reshard_tensor *input = f->inputs[index];
     return make_layout(f, &f->gradients[index], input->ndim, input->shape, out_layout);
 }
 
-reshard_status rs_spread_prepare(rs_fit *f, const rs_rules *rules, int32_t ndim,
+reshard_status rs_spread_prepare(rs_fit *f, const rs_layout_rules *rules, int32_t ndim,
                                  const int64_t *shape, rs_spread *spread)
 {
     f->rules = rules;
@@ -359,17 +359,17 @@ reshard_status rs_spread_prepare(rs_fit *f, const rs_rules *rules, int32_t ndim,
     f->inputs = spread->inputs;
     f->output_count = 1;
     f->output_ndims[0] = ndim;
-    reshard_status status = rs_rules_judge(f);
+    reshard_status status = rs_layout_rules_judge(f);
     if (status == RESHARD_OK)
-        status = rs_rules_output(f, 0, shape, &spread->output_layout);
+        status = rs_layout_rules_output(f, 0, shape, &spread->output_layout);
     for (int32_t i = 0; i < f->input_count && status == RESHARD_OK; i++) {
         if (f->inputs[i] != NULL && rs_dtype_is_float(rs_dtype_part(f->inputs[i]->dtype)))
-            status = rs_rules_gradient(f, i, &spread->gradient_layouts[i]);
+            status = rs_layout_rules_gradient(f, i, &spread->gradient_layouts[i]);
     }
     return status;
 }
 
-reshard_tensor *rs_spread_by(const rs_rules *rules, int32_t ndim, const int64_t *shape,
+reshard_tensor *rs_spread_by(const rs_layout_rules *rules, int32_t ndim, const int64_t *shape,
                              rs_spread *spread)
 {
     rs_fit fit;
@@ -392,8 +392,9 @@ static bool find_rule(const rs_fit *f, int32_t input, const reshard_placement *n
     return false;
 }
 
-void rs_rules_follow(const rs_rules *rules, int32_t count, reshard_tensor *const *inputs,
-                     const rs_axes *now, int32_t first, int32_t second, rs_axes *wanted)
+void rs_layout_rules_follow(const rs_layout_rules *rules, int32_t count,
+                            reshard_tensor *const *inputs, const rs_axes *now, int32_t first,
+                            int32_t second, rs_axes *wanted)
 {
     const rs_fit f = {.rules = rules, .input_count = count, .inputs = inputs, .output_count = 1};
     uint64_t done = 0;

@@ -26,7 +26,7 @@ static const reshard_operation_rule linear_rows[] = {
     {"S(-1), S(1), R", "P", NULL},    /* row parallel */
     {"P, R, R", "P", NULL},
 };
-const rs_rules rs_linear_rules = RS_RULES(linear_rows, refuse_linear);
+const rs_layout_rules rs_linear_rules = RS_LAYOUT_RULES(linear_rows, refuse_linear);
 
 /* Whether this rank adds the bias. If the output is partial, only one rank does: that at coordinate
  * 0 of all partial axes. */
@@ -84,11 +84,11 @@ static const reshard_operation_rule matmul_rows[] = {
     {"S(-1), S(0)", "P", NULL},
     {"P, R", "P", NULL},
 };
-static const rs_rules matmul_rules = RS_RULES(matmul_rows, refuse_matmul);
+static const rs_layout_rules matmul_rules = RS_LAYOUT_RULES(matmul_rows, refuse_matmul);
 
 /* One product for each index of the leading dims, which alone may be cut. */
 static const reshard_operation_rule batched_rows[] = {{"S(i), S(i)", "S(i)", NULL}};
-static const rs_rules batched_rules = RS_RULES(batched_rows, refuse_matmul);
+static const rs_layout_rules batched_rules = RS_LAYOUT_RULES(batched_rows, refuse_matmul);
 
 static reshard_tensor *matmul_local(reshard_tensor *const *inputs, const void *user)
 {
@@ -103,7 +103,7 @@ reshard_tensor *rs_spread_matmul(reshard_tensor *a, reshard_tensor *b)
     rs_fit fit;
     rs_extents y = rs_extents_of(a);
     y.shape[y.ndim - 1] = b->shape[b->ndim - 1];
-    const rs_rules *rules = b->ndim == 2 ? &matmul_rules : &batched_rules;
+    const rs_layout_rules *rules = b->ndim == 2 ? &matmul_rules : &batched_rules;
     reshard_status status = rs_spread_prepare(&fit, rules, y.ndim, y.shape, &spread);
     for (int32_t i = 0; status == RESHARD_OK && b->ndim > 2 && i < fit.now[0].count; i++) {
         if (rs_axes_is_cut(&fit.now[0].cuts[i].placement, a->ndim - 2))
@@ -166,7 +166,7 @@ static const reshard_operation_rule embedding_rows[] = {
     {"S(1), R", "S(-1)", NULL},
     {"R, S(*)", "S(*)", NULL},
 };
-const rs_rules rs_embedding_rules = RS_RULES(embedding_rows, refuse_embedding);
+const rs_layout_rules rs_embedding_rules = RS_LAYOUT_RULES(embedding_rows, refuse_embedding);
 
 reshard_tensor *rs_spread_embedding(reshard_tensor *weight, reshard_tensor *indices)
 {

@@ -151,7 +151,7 @@ static const reshard_operation_rule total_rows[] = {
     {"P", "P", NULL},
     {"P(avg)", "P(avg)", NULL},
 };
-static const rs_rules total_rules = RS_RULES(total_rows, refuse_total);
+static const rs_layout_rules total_rules = RS_LAYOUT_RULES(total_rows, refuse_total);
 
 reshard_tensor *rs_spread_sum(reshard_tensor *x)
 {
@@ -202,7 +202,7 @@ static reshard_status refuse_norm(reshard_tensor *const *inputs, int32_t axis)
 
 /* Each rank has the gradient of weight and bias from its own rows only. */
 static const reshard_operation_rule norm_rows[] = {{"S(i), R, R", "S(i)", NULL}};
-const rs_rules rs_norm_rules = RS_RULES(norm_rows, refuse_norm);
+const rs_layout_rules rs_norm_rules = RS_LAYOUT_RULES(norm_rows, refuse_norm);
 
 reshard_tensor *rs_spread_norm(const char *name, reshard_tensor *x, reshard_tensor *weight,
                                reshard_tensor *bias, rs_local_fn fn, const void *user,
@@ -222,7 +222,8 @@ reshard_tensor *rs_spread_norm(const char *name, reshard_tensor *x, reshard_tens
 
 static reshard_tensor *cross_entropy_local(reshard_tensor *const *inputs, const void *user)
 {
-    return rs_cross_entropy_of(inputs[0], inputs[1], *(const int64_t *)user);
+    const reshard_cross_entropy_options none = {.size = sizeof none};
+    return rs_cut_cross_entropy(inputs[0], inputs[1], &none, *(const int64_t *)user);
 }
 
 static reshard_status refuse_cross_entropy(reshard_tensor *const *inputs, int32_t axis)
@@ -235,7 +236,8 @@ static reshard_status refuse_cross_entropy(reshard_tensor *const *inputs, int32_
 }
 
 static const reshard_operation_rule cross_entropy_rows[] = {{"S(i), S(*)", "P", NULL}};
-static const rs_rules cross_entropy_rules = RS_RULES(cross_entropy_rows, refuse_cross_entropy);
+static const rs_layout_rules cross_entropy_rules =
+    RS_LAYOUT_RULES(cross_entropy_rows, refuse_cross_entropy);
 
 bool rs_spread_labels(reshard_tensor **t)
 {
