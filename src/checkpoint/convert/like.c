@@ -42,10 +42,8 @@ static int compare_items(const void *a, const void *b)
 
 static reshard_status add_item(like_list *list, const like_item *item)
 {
-    void *items = list->items;
-    reshard_status status = rs_grow(list->arena->context, &items, &list->capacity, list->count + 1,
-                                    sizeof *list->items);
-    list->items = items;
+    reshard_status status = rs_grow(list->arena->context, &list->items, &list->capacity,
+                                    list->count + 1, sizeof *list->items);
     if (status == RESHARD_OK)
         list->items[list->count++] = *item;
     return status;

@@ -96,7 +96,6 @@ reshard_status rs_dcp_find_entry(reading *r, const rs_pickle_node *key, const rs
 {
     rs_dcp_found entry = {.ndim = -1};
     rs_slice name;
-    void *found = r->found;
     if (!rs_dcp_is_again(key, "MetadataIndex", &r->index_class))
         return rs_dcp_fail_kind(key, "MetadataIndex");
     if (!rs_pickle_text(rs_dcp_field(key, "fqn"), &name))
@@ -108,9 +107,8 @@ reshard_status rs_dcp_find_entry(reading *r, const rs_pickle_node *key, const rs
     if (status == RESHARD_OK)
         status = read_info(r, info, &entry);
     if (status == RESHARD_OK)
-        status = rs_grow(r->arena->context, &found, &r->found_capacity, r->found_count + 1,
+        status = rs_grow(r->arena->context, &r->found, &r->found_capacity, r->found_count + 1,
                          sizeof entry);
-    r->found = found;
     if (status != RESHARD_OK)
         return rs_fail_within(status, "tensor \"%.*s\"", rs_slice_shown(name), name.bytes);
     r->found[r->found_count++] = entry;

@@ -119,10 +119,8 @@ typedef struct listing {
 
 static reshard_status add(listing *l, const rs_dcp_value *value)
 {
-    void *items = l->items;
     reshard_status status =
-        rs_grow(l->target->context, &items, &l->capacity, l->count + 1, sizeof *value);
-    l->items = items;
+        rs_grow(l->target->context, &l->items, &l->capacity, l->count + 1, sizeof *value);
     if (status == RESHARD_OK)
         l->items[l->count++] = *value;
     return status;

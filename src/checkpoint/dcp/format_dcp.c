@@ -113,11 +113,9 @@ static reshard_status has_file(const reshard_checkpoint *checkpoint, const char 
 
 static reshard_status add_part(reading *r, const char *folder, const char *name)
 {
-    void *items = r->parts;
     char *path = NULL;
-    reshard_status status =
-        rs_grow(r->checkpoint->context, &items, &r->part_capacity, r->part_count + 1, sizeof(part));
-    r->parts = items;
+    reshard_status status = rs_grow(r->checkpoint->context, &r->parts, &r->part_capacity,
+                                    r->part_count + 1, sizeof(part));
     if (status == RESHARD_OK)
         status = join_names(r, folder, name, &path);
     if (status == RESHARD_OK)

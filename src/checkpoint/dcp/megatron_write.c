@@ -163,10 +163,8 @@ typedef struct value_list {
 
 static reshard_status add_value(value_list *list, rs_slice name, const rs_dcp_value *like)
 {
-    void *items = list->items;
-    reshard_status status = rs_grow(list->target->context, &items, &list->capacity, list->count + 1,
-                                    sizeof *list->items);
-    list->items = items;
+    reshard_status status = rs_grow(list->target->context, &list->items, &list->capacity,
+                                    list->count + 1, sizeof *list->items);
     if (status == RESHARD_OK) {
         list->items[list->count] = *like;
         list->items[list->count++].name = name;

@@ -96,16 +96,14 @@ static reshard_status list_parameter(reading *r, int64_t index)
     for (int64_t i = 0; status == RESHARD_OK && i < names.count; i++) {
         const char *file = names.items[i];
         size_t length = strlen(file);
-        void *items = r->states;
         if (length <= 3 || strcmp(file + length - 3, ".pt") != 0) {
             status = add_stray(r, file);
             continue;
         }
         char *state = rs_arena_copy(&checkpoint->arena, file, length + 1, 1);
-        status = state != NULL ? rs_grow(checkpoint->context, &items, &r->capacity, r->count + 1,
-                                         sizeof *r->states)
+        status = state != NULL ? rs_grow(checkpoint->context, &r->states, &r->capacity,
+                                         r->count + 1, sizeof *r->states)
                                : rs_allocation_status();
-        r->states = items;
         if (status == RESHARD_OK)
             status = add_path(r, FOLDER, name, file);
         if (status == RESHARD_OK)

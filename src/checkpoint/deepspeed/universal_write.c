@@ -187,10 +187,8 @@ static reshard_status check_name(rs_slice parameter, rs_slice state)
 
 static reshard_status add_file(writing *w, const rs_universal_file *file)
 {
-    void *items = w->files;
     reshard_status status =
-        rs_grow(w->target->context, &items, &w->file_capacity, w->file_count + 1, sizeof *file);
-    w->files = items;
+        rs_grow(w->target->context, &w->files, &w->file_capacity, w->file_count + 1, sizeof *file);
     if (status == RESHARD_OK)
         w->files[w->file_count++] = *file;
     return status;

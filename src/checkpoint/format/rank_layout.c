@@ -219,10 +219,9 @@ static reshard_status add_name(void *user, rs_slice name)
 {
     tensor_list *list = user;
     rs_rank_layout *layout = list->layout;
-    void *items = layout->tensors;
-    reshard_status status = rs_grow(list->arena->context, &items, &layout->tensor_capacity,
-                                    layout->tensor_count + 1, sizeof(rs_rank_tensor));
-    layout->tensors = items;
+    reshard_status status =
+        rs_grow(list->arena->context, &layout->tensors, &layout->tensor_capacity,
+                layout->tensor_count + 1, sizeof(rs_rank_tensor));
     if (status != RESHARD_OK)
         return status;
     layout->tensors[layout->tensor_count] = list->like;

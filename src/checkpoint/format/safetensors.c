@@ -160,7 +160,6 @@ static reshard_status read_metadata(rs_header *header, rs_json *json)
         return rs_json_fail(json, &token, "__metadata__ is not an object");
     while (status == RESHARD_OK) {
         rs_metadatum item;
-        void *items = header->metadata;
         status = rs_json_next(json, &token);
         if (status != RESHARD_OK || token.kind == RS_JSON_OBJECT_END)
             return status;
@@ -169,9 +168,8 @@ static reshard_status read_metadata(rs_header *header, rs_json *json)
         if (status != RESHARD_OK)
             return status;
         item.value = decode(header, &token);
-        status = rs_grow(header->arena.context, &items, &header->metadata_capacity,
+        status = rs_grow(header->arena.context, &header->metadata, &header->metadata_capacity,
                          header->metadata_count + 1, sizeof(rs_metadatum));
-        header->metadata = items;
         if (status == RESHARD_OK)
             header->metadata[header->metadata_count++] = item;
     }
@@ -188,14 +186,12 @@ static reshard_status read_member(rs_header *header, rs_json *json, const rs_jso
         return read_metadata(header, json);
     }
     rs_header_entry entry = {.name = decode(header, key)};
-    void *items = header->entries;
     reshard_status status = read_entry(header, json, list, &entry);
     if (status != RESHARD_OK)
         return rs_fail_within(status, "tensor \"%.*s\"", rs_slice_shown(entry.name),
                               entry.name.bytes);
-    status = rs_grow(header->arena.context, &items, &header->entry_capacity,
+    status = rs_grow(header->arena.context, &header->entries, &header->entry_capacity,
                      header->entry_count + 1, sizeof(rs_header_entry));
-    header->entries = items;
     if (status == RESHARD_OK)
         header->entries[header->entry_count++] = entry;
     return status;

@@ -32,7 +32,6 @@ static reshard_status read_mapping(reshard_checkpoint *checkpoint, rs_json *json
     rs_weight_mapping item = {.file_index = -1};
     rs_slice file = {0};
     rs_json_token token;
-    void *items = map->items;
     reshard_status status = keep_string(checkpoint, key, &item.tensor);
     if (status == RESHARD_OK)
         status =
@@ -45,8 +44,7 @@ static reshard_status read_mapping(reshard_checkpoint *checkpoint, rs_json *json
         file.bytes[0] == '.')
         return rs_json_fail(json, &token, "not the name of a file beside the index");
     item.file = file.bytes;
-    status = rs_grow(checkpoint->context, &items, &map->capacity, map->count + 1, sizeof item);
-    map->items = items;
+    status = rs_grow(checkpoint->context, &map->items, &map->capacity, map->count + 1, sizeof item);
     if (status == RESHARD_OK)
         map->items[map->count++] = item;
     return status;

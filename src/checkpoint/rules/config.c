@@ -34,10 +34,8 @@ typedef struct rs_config_item {
 static reshard_status add_item(rs_config *config, const char *name, size_t length,
                                rs_config_item item)
 {
-    void *items = config->items;
-    reshard_status status = rs_grow(config->arena.context, &items, &config->capacity,
+    reshard_status status = rs_grow(config->arena.context, &config->items, &config->capacity,
                                     config->count + 1, sizeof(rs_config_item));
-    config->items = items;
     if (status != RESHARD_OK)
         return status;
     char *copy = rs_arena_allocate(&config->arena, length + 1);

@@ -170,10 +170,9 @@ reshard_status rs_store_add_file(reshard_checkpoint *checkpoint, rs_slice name, 
 
 reshard_status rs_store_add_crc(reshard_checkpoint *checkpoint, const rs_stored_crc *crc)
 {
-    void *items = checkpoint->crcs;
-    reshard_status status = rs_grow(checkpoint->context, &items, &checkpoint->crc_capacity,
-                                    checkpoint->crc_count + 1, sizeof *crc);
-    checkpoint->crcs = items;
+    reshard_status status =
+        rs_grow(checkpoint->context, &checkpoint->crcs, &checkpoint->crc_capacity,
+                checkpoint->crc_count + 1, sizeof *crc);
     if (status == RESHARD_OK)
         checkpoint->crcs[checkpoint->crc_count++] = *crc;
     return status;

@@ -19,11 +19,9 @@
 reshard_status rs_occurrences_add(reshard_context *context, rs_occurrences *list,
                                   const rs_occurrence *item)
 {
-    void *items = list->items;
     assert(item->file >= 0 && item->ndim >= 0 && (item->ndim == 0 || item->shape != NULL));
     reshard_status status =
-        rs_grow(context, &items, &list->capacity, list->count + 1, sizeof(rs_occurrence));
-    list->items = items;
+        rs_grow(context, &list->items, &list->capacity, list->count + 1, sizeof(rs_occurrence));
     if (status == RESHARD_OK)
         list->items[list->count++] = *item;
     return status;
@@ -66,10 +64,9 @@ reshard_status rs_store_note_once(reshard_checkpoint *checkpoint, const char *fo
 
 reshard_status rs_store_add_value(reshard_checkpoint *checkpoint, const rs_stored_value *value)
 {
-    void *items = checkpoint->values;
-    reshard_status status = rs_grow(checkpoint->context, &items, &checkpoint->value_capacity,
-                                    checkpoint->value_count + 1, sizeof(rs_stored_value));
-    checkpoint->values = items;
+    reshard_status status =
+        rs_grow(checkpoint->context, &checkpoint->values, &checkpoint->value_capacity,
+                checkpoint->value_count + 1, sizeof(rs_stored_value));
     if (status == RESHARD_OK)
         checkpoint->values[checkpoint->value_count++] = *value;
     return status;
@@ -93,10 +90,8 @@ reshard_status rs_store_keep_unreadable(reshard_checkpoint *checkpoint, reshard_
         return rs_allocation_status();
     memcpy(copy, name.bytes, name.count);
     copy[name.count] = '\0';
-    void *items = checkpoint->unreadable;
-    status = rs_grow(checkpoint->context, &items, &checkpoint->unreadable_capacity,
+    status = rs_grow(checkpoint->context, &checkpoint->unreadable, &checkpoint->unreadable_capacity,
                      checkpoint->unreadable_count + 1, sizeof item);
-    checkpoint->unreadable = items;
     if (status == RESHARD_OK)
         checkpoint->unreadable[checkpoint->unreadable_count++] = item;
     return status;

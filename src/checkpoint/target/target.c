@@ -18,12 +18,10 @@
 reshard_status rs_target_add_array(rs_target *target, const rs_target_array *array,
                                    int32_t *out_index)
 {
-    void *items = target->arrays;
     if (target->array_count == INT32_MAX)
         return rs_fail(RESHARD_ERR_RANGE, "more than 2147483647 different arrays");
-    reshard_status status = rs_grow(target->context, &items, &target->array_capacity,
+    reshard_status status = rs_grow(target->context, &target->arrays, &target->array_capacity,
                                     target->array_count + 1, sizeof(rs_target_array));
-    target->arrays = items;
     if (status != RESHARD_OK)
         return status;
     *out_index = (int32_t)target->array_count++;
@@ -33,12 +31,10 @@ reshard_status rs_target_add_array(rs_target *target, const rs_target_array *arr
 
 reshard_status rs_target_add_entry(rs_target *target, const rs_target_entry *entry)
 {
-    void *items = target->entries;
     assert(entry->tensor >= 0 && entry->tensor <= target->tensor_count);
     assert(entry->file >= 0 && entry->file < target->file_count);
-    reshard_status status = rs_grow(target->context, &items, &target->entry_capacity,
+    reshard_status status = rs_grow(target->context, &target->entries, &target->entry_capacity,
                                     target->entry_count + 1, sizeof(rs_target_entry));
-    target->entries = items;
     if (status == RESHARD_OK)
         target->entries[target->entry_count++] = *entry;
     return status;

@@ -93,7 +93,6 @@ static reshard_status add_file(reading *r, rs_slice item, const rs_pickle_node *
     rs_item_file file = {.item = item, .body = RS_ITEM_TORCH};
     rs_slice path = {NULL, 0};
     int64_t number = -1;
-    void *items = r->made->files;
     if (!rs_pickle_int(rank, &number) || number < 0 || number > INT32_MAX)
         return fail_kind(rank, "the number of a rank");
     file.rank = (int32_t)number;
@@ -118,9 +117,8 @@ static reshard_status add_file(reading *r, rs_slice item, const rs_pickle_node *
     if (is_told)
         status = read_body(rs_pickle_get(layout, "serialization_format"), &file.body);
     if (status == RESHARD_OK)
-        status = rs_grow(r->made->context, &items, &r->made->file_capacity, r->made->file_count + 1,
-                         sizeof file);
-    r->made->files = items;
+        status = rs_grow(r->made->context, &r->made->files, &r->made->file_capacity,
+                         r->made->file_count + 1, sizeof file);
     if (status == RESHARD_OK)
         r->made->files[r->made->file_count++] = file;
     return status;
@@ -215,15 +213,13 @@ static reshard_status add_tensors(reading *r, const rs_pickle_node *dict, const 
         return fail_kind(dict, "a dict of paths");
     for (size_t i = 0; status == RESHARD_OK && i < rs_pickle_count(dict); i++) {
         rs_item_tensor tensor = {.groups = dict->items.nodes[2 * i + 1]};
-        void *items = r->made->tensors;
         rs_slice path;
         if (!rs_pickle_text(dict->items.nodes[2 * i], &path))
             return fail_kind(dict->items.nodes[2 * i], "a path");
         status = join_path(r, item, path, &tensor.name);
         if (status == RESHARD_OK)
-            status = rs_grow(r->made->context, &items, &r->made->tensor_capacity,
+            status = rs_grow(r->made->context, &r->made->tensors, &r->made->tensor_capacity,
                              r->made->tensor_count + 1, sizeof tensor);
-        r->made->tensors = items;
         if (status == RESHARD_OK)
             r->made->tensors[r->made->tensor_count++] = tensor;
     }
