@@ -12,18 +12,12 @@
 
 enum { RANKS = 3, ROWS = 6, COLUMNS = 3, LENGTH = 9 };
 
-/* Buffers are listed tensor by tensor; the exec knows which one is a tensor's first. */
+/* Buffers are listed tensor by tensor, and each rank has one shard of each. */
 static reshard_status move_both(reshard_exec *exec, int32_t rank)
 {
     int32_t rows[ROWS / RANKS][COLUMNS], columns[ROWS], part[LENGTH / RANKS], whole[LENGTH];
-    const void *sources[2];
-    void *targets[2];
-    if (reshard_exec_source_count(exec) != 2 || reshard_exec_target_count(exec) != 2)
-        return reshard_error_set(RESHARD_ERR_CHECK, "each rank should have a shard of each tensor");
-    sources[reshard_exec_source_first(exec, 0)] = rows;
-    sources[reshard_exec_source_first(exec, 1)] = part;
-    targets[reshard_exec_target_first(exec, 0)] = columns;
-    targets[reshard_exec_target_first(exec, 1)] = whole;
+    const void *sources[] = {rows, part};
+    void *targets[] = {columns, whole};
     for (int i = 0; i < ROWS / RANKS * COLUMNS; i++)
         rows[i / COLUMNS][i % COLUMNS] = rank * (ROWS / RANKS) * COLUMNS + i;
     for (int i = 0; i < LENGTH / RANKS; i++)
