@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * 09_own_module.c - a module of your own: a forward function with a parameter and a buffer, placed
+ * own_module.c - a module of your own: a forward function with a parameter and a buffer, placed
  * after a ready-made layer, watched by a hook, trained by SGD with a decreasing learning rate, and
  * copied to another module through its state dict.
  */

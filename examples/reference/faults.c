@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * 11_faults.c - does a program survive a message that fails? One plan moves two tensors between
+ * faults.c - does a program survive a message that fails? One plan moves two tensors between
  * simulated ranks. It is run once for every message, and each time another message fails. No rank
  * may hang, and a run that succeeds must have the right numbers.
  */
 #include <reshard/reshard.h>
 #include <reshard/sim.h>
+
+#include "examples/example.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,10 +86,8 @@ int main(void)
             failures++;
         }
     }
-    if (status != RESHARD_OK)
-        fprintf(stderr, "%s\n", reshard_error_text());
-    else
+    if (status == RESHARD_OK)
         printf("%d messages failed, one in each run\n", (int)failures);
     reshard_plan_release(plan);
-    return status != RESHARD_OK;
+    return finish(status);
 }
