@@ -3,8 +3,8 @@
  * hash.c - SHA-256 of each tensor, and of the lines that list them. A hash needs its bytes in
  * order, so a tensor is one item of work: one thread reads it tile by tile in row-major order, from
  * whatever pieces it is stored in. The largest tensors come first, so that no thread is left alone
- * with one at the end. Ranks take tensors in turn. The checksums of archives are checked before, in a
- * pass of their own, which is short beside the hashing: nobody should sign what is damaged.
+ * with one at the end. Ranks take tensors in turn. The checksums of archives are checked before, in
+ * a pass of their own, which is short beside the hashing: nobody should sign what is damaged.
  */
 #include "base/context.h"
 #include "base/digest.h"
