@@ -3,7 +3,8 @@
  * hash.c - SHA-256 of each tensor, and of the lines that list them. A hash needs its bytes in
  * order, so a tensor is one item of work: one thread reads it tile by tile in row-major order, from
  * whatever pieces it is stored in. The largest tensors come first, so that no thread is left alone
- * with one at the end. Ranks take tensors in turn.
+ * with one at the end. Ranks take tensors in turn. The checksums of archives are checked before, in
+ * a pass of their own, which is short beside the hashing: nobody should sign what is damaged.
  */
 #include "base/context.h"
 #include "base/digest.h"
@@ -266,6 +267,8 @@ reshard_status reshard_checkpoint_hash(const reshard_checkpoint *checkpoint,
         status =
             rs_engine_check_copies(checkpoint->viewed != NULL ? checkpoint->viewed : checkpoint,
                                    &work.team, "comparing", work.threads, RS_ENGINE_BYTES_MIN);
+    if (status == RESHARD_OK)
+        status = rs_crcs_check_all(checkpoint, &work.team);
     if (status == RESHARD_ERR_CHECK) /* here a failed check means that the checkpoint is damaged */
         status = rs_fail_as(RESHARD_ERR_CORRUPT);
     if (status == RESHARD_OK)

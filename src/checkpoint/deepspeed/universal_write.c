@@ -173,7 +173,8 @@ static bool find_state(const writing *w, const rs_selected *item, rs_slice *out_
 /* A parameter's name becomes that of a folder. */
 static reshard_status check_name(rs_slice parameter, rs_slice state)
 {
-    bool is_plain = parameter.count <= COMPONENT_BYTES_MAX && parameter.bytes[0] != '.';
+    bool is_plain =
+        parameter.count != 0 && parameter.count <= COMPONENT_BYTES_MAX && parameter.bytes[0] != '.';
     for (size_t i = 0; i < parameter.count; i++)
         is_plain = is_plain && parameter.bytes[i] != '/' && parameter.bytes[i] != '\0';
     is_plain = is_plain && state.count < 64 && memchr(state.bytes, '/', state.count) == NULL;
