@@ -566,6 +566,7 @@ class reshard_cluster(Structure):
         ("write", c_double),
         ("copy", c_double),
         ("scattered", c_double),
+        ("cast", c_double),
     ]
 
 
