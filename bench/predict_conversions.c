@@ -131,6 +131,7 @@ static int measure(one *all, const char *inside, size_t bytes, int32_t runs,
         out_cluster->read = disk.read;
         out_cluster->write = disk.write;
         out_cluster->copy = disk.copy;
+        out_cluster->cast = disk.cast;
     }
     int removed = bench_disk_end(turns);
     return code != CLI_DONE ? code : removed;

@@ -275,8 +275,14 @@ static reshard_status index_names(rs_header *header)
                                         sizeof(rs_header_entry *));
     if (header->by_name == NULL)
         return rs_allocation_status();
-    for (int64_t i = 0; i < header->entry_count; i++)
+    bool is_sorted = true;
+    for (int64_t i = 0; i < header->entry_count; i++) {
         header->by_name[i] = &header->entries[i];
+        is_sorted = is_sorted && (i == 0 || rs_slice_compare(header->entries[i - 1].name,
+                                                             header->entries[i].name) < 0);
+    }
+    if (is_sorted) /* and no name occurs twice */
+        return RESHARD_OK;
     rs_sort(header->by_name, (size_t)header->entry_count, sizeof(rs_header_entry *), compare_names);
     for (int64_t i = 1; i < header->entry_count; i++) {
         rs_slice name = header->by_name[i]->name;

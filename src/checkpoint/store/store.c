@@ -341,16 +341,23 @@ reshard_status rs_store_join(reshard_checkpoint *checkpoint, rs_occurrences *lis
     return status;
 }
 
-static reshard_status fail_double(const reshard_checkpoint *checkpoint, const rs_occurrence *a,
-                                  const rs_occurrence *b, reshard_hint hint, const char *advice)
+static reshard_status fail_double(const reshard_checkpoint *checkpoint, rs_slice name, int32_t a,
+                                  int32_t b, reshard_hint hint, const char *advice)
 {
     (void)rs_fail_hint(RESHARD_ERR_OVERLAP, hint, "",
                        "tensor \"%.*s\" is in %s and in %s, and neither says which part of it it "
                        "holds%s",
-                       rs_slice_shown(a->name), a->name.bytes, checkpoint->files[a->file].name,
-                       checkpoint->files[b->file].name, advice);
-    rs_error_add_subject(a->name.bytes, a->name.count);
+                       rs_slice_shown(name), name.bytes, checkpoint->files[a].name,
+                       checkpoint->files[b].name, advice);
+    rs_error_add_subject(name.bytes, name.count);
     return RESHARD_ERR_OVERLAP;
+}
+
+reshard_status rs_store_fail_double(const reshard_checkpoint *checkpoint, int64_t tensor,
+                                    reshard_hint hint, const char *advice)
+{
+    const rs_stored_tensor *a = &checkpoint->tensors[tensor], *b = a + 1;
+    return fail_double(checkpoint, a->name, a->pieces[0].file, b->pieces[0].file, hint, advice);
 }
 
 /* The files do not say which part they hold, so a name may occur only once. */
@@ -360,7 +367,7 @@ static reshard_status check_single(const reshard_checkpoint *checkpoint, const r
     for (int64_t i = 1; i < list->count; i++) {
         const rs_occurrence *a = &list->items[i - 1], *b = &list->items[i];
         if (rs_slice_compare(a->name, b->name) == 0)
-            return fail_double(checkpoint, a, b, hint, advice);
+            return fail_double(checkpoint, a->name, a->file, b->file, hint, advice);
     }
     return RESHARD_OK;
 }
@@ -376,6 +383,41 @@ reshard_status rs_store_join_whole(reshard_checkpoint *checkpoint, rs_occurrence
         status = doubled != RESHARD_OK ? doubled : status;
     }
     return status;
+}
+
+static int compare_wholes(const void *a, const void *b)
+{
+    const rs_stored_tensor *x = a, *y = b;
+    int order = rs_slice_compare(x->name, y->name);
+    return order != 0 ? order : rs_piece_compare(&x->pieces[0], &y->pieces[0]);
+}
+
+reshard_status rs_store_take_whole(reshard_checkpoint *checkpoint, int64_t count,
+                                   rs_next_whole_fn *next, void *user, int64_t *out_doubled)
+{
+    reshard_status status = RESHARD_OK;
+    rs_occurrence item;
+    assert(checkpoint->tensor_count == 0 && checkpoint->bytes == 0);
+    checkpoint->tensors =
+        rs_arena_allocate_array(&checkpoint->arena, (size_t)count, sizeof(rs_stored_tensor));
+    rs_stored_piece *pieces =
+        rs_arena_allocate_array(&checkpoint->arena, (size_t)count, sizeof *pieces);
+    if (checkpoint->tensors == NULL || pieces == NULL)
+        return rs_allocation_status();
+    while (status == RESHARD_OK && next(user, &item)) {
+        assert(checkpoint->tensor_count < count && item.offset == NULL && item.full == NULL);
+        status = join_one(checkpoint, &item, 1, false, pieces + checkpoint->tensor_count);
+    }
+    if (status != RESHARD_OK)
+        return status;
+    rs_sort(checkpoint->tensors, (size_t)checkpoint->tensor_count, sizeof(rs_stored_tensor),
+            compare_wholes);
+    *out_doubled = -1;
+    for (int64_t i = 1; *out_doubled < 0 && i < checkpoint->tensor_count; i++) {
+        if (rs_stored_tensor_compare(&checkpoint->tensors[i - 1], &checkpoint->tensors[i]) == 0)
+            *out_doubled = i - 1;
+    }
+    return RESHARD_OK;
 }
 
 int rs_stored_tensor_compare(const void *a, const void *b)

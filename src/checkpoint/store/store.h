@@ -301,6 +301,18 @@ reshard_status rs_store_join(reshard_checkpoint *checkpoint, rs_occurrences *lis
 reshard_status rs_store_join_whole(reshard_checkpoint *checkpoint, rs_occurrences *list,
                                    reshard_hint hint, const char *advice);
 
+/* The next tensor, whole in one file; false at the end. */
+typedef bool rs_next_whole_fn(void *user, rs_occurrence *out_item);
+/* Makes tensors of files that hold only whole ones, at most `count`, without a list of occurrences,
+ * which takes as much memory as a million tensors do. *out_doubled: the first whose name the next
+ * one has as well, as an error that the caller puts into words; -1 if there is none. Errors: as
+ * rs_store_join. */
+reshard_status rs_store_take_whole(reshard_checkpoint *checkpoint, int64_t count,
+                                   rs_next_whole_fn *next, void *user, int64_t *out_doubled);
+/* Fails because the tensor and the next one have the same name; hint, advice: as above. */
+reshard_status rs_store_fail_double(const reshard_checkpoint *checkpoint, int64_t tensor,
+                                    reshard_hint hint, const char *advice);
+
 /* Turns pieces that are the same box into copies; the one in the first file stays a piece. */
 reshard_status rs_store_separate_copies(reshard_checkpoint *checkpoint, rs_stored_tensor *tensor);
 /* Sorts pieces and checks invariant 2. */

@@ -33,15 +33,13 @@ static reshard_status pick(const rs_torch_whole *r, const char *name, const rs_w
 {
     for (int64_t i = 0; i < map->count; i++) {
         const rs_weight_mapping *item = &map->items[i];
-        const rs_occurrence wanted = {.name = item->tensor, .file = item->file_index};
+        const rs_occurrence wanted = {.name = item->tensor, .file = item->file};
         const rs_occurrence *found = NULL;
         if (r->list.count != 0)
             found = bsearch(&wanted, r->list.items, (size_t)r->list.count, sizeof wanted,
                             rs_compare_occurrences);
         if (found == NULL)
-            return rs_fail_about(RESHARD_ERR_CORRUPT, name,
-                                 "says that %s holds tensor \"%.*s\", but it does not", item->file,
-                                 rs_slice_shown(item->tensor), item->tensor.bytes);
+            return rs_weight_map_fail_missing(name, map, item);
         reshard_status status = rs_occurrences_add(r->checkpoint->context, picked, found);
         if (status != RESHARD_OK)
             return status;
@@ -56,9 +54,12 @@ static reshard_status read_indexed(rs_torch_whole *r, const char *name, const rs
     reshard_status status = pick(r, name, map, &picked);
     if (status == RESHARD_OK)
         status = rs_store_join(checkpoint, &picked);
-    if (picked.count != checkpoint->tensor_count) {
-        reshard_status doubled = rs_weight_map_check(name, &picked);
-        status = doubled != RESHARD_OK ? doubled : status;
+    /* A tensor that the index names twice deserves a better error text than joining gives. */
+    for (int64_t i = 1; picked.count != checkpoint->tensor_count && i < picked.count; i++) {
+        if (rs_slice_compare(picked.items[i - 1].name, picked.items[i].name) == 0) {
+            status = rs_weight_map_fail_double(name, picked.items[i].name);
+            break;
+        }
     }
     if (status == RESHARD_OK && r->list.count != picked.count)
         status =
@@ -94,7 +95,7 @@ static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_openin
     if (name != NULL)
         status = rs_weight_map_read(checkpoint, name, &map);
     if (status == RESHARD_OK)
-        status = name != NULL ? rs_weight_map_open(checkpoint, &map, rs_torch_open_named)
+        status = name != NULL ? rs_torch_open_named(checkpoint, map.file_count, map.files)
                               : rs_torch_open_named(checkpoint, 1, &single);
     for (; status == RESHARD_OK && r.file < checkpoint->named_count; r.file++)
         status = rs_torch_walk_file(checkpoint, r.file, NULL, rs_torch_take_whole, &r);
