@@ -332,6 +332,19 @@ class reshard_stored_value(Structure):
         ("name", c_void_p),
         ("name_bytes", c_size_t),
         ("text", c_char_p),
+        ("type", c_char_p),
+        ("item_count", c_int64),
+        ("is_json", c_int),
+    ]
+
+
+class reshard_stored_text(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("key", c_void_p),
+        ("key_bytes", c_size_t),
+        ("text", c_void_p),
+        ("text_bytes", c_size_t),
     ]
 
 
@@ -1098,6 +1111,8 @@ FUNCTIONS = {
     "reshard_checkpoint_note": lambda: (c_char_p, [c_void_p, c_int64]),
     "reshard_checkpoint_warning": lambda: (c_char_p, [c_void_p, c_int64]),
     "reshard_checkpoint_value": lambda: (STATUS, [c_void_p, c_int64, POINTER(reshard_stored_value)]),
+    "reshard_checkpoint_value_text": lambda: (STATUS, [c_void_p, c_int64, c_int64, c_char_p, c_size_t]),
+    "reshard_checkpoint_text": lambda: (STATUS, [c_void_p, c_int64, POINTER(reshard_stored_text)]),
     "reshard_checkpoint_unreadable": lambda: (STATUS, [c_void_p, c_int64, POINTER(reshard_unreadable_tensor)]),
     "reshard_checkpoint_tensor_count": lambda: (c_int64, [c_void_p]),
     "reshard_checkpoint_tensor": lambda: (STATUS, [c_void_p, c_int64, POINTER(reshard_stored_tensor)]),

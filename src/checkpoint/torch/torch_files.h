@@ -38,8 +38,8 @@ reshard_status rs_torch_keep_crcs(reshard_checkpoint *checkpoint, int32_t file,
  * Errors: as rs_torch_tensor_read and rs_torch_file_place, naming tensor and file. */
 reshard_status rs_torch_occurrence(reshard_checkpoint *checkpoint, int32_t file,
                                    const rs_torch_leaf *leaf, rs_occurrence *out_occurrence);
-/* A value in short, for people, in the arena. NULL if out of memory. */
-const char *rs_torch_show(rs_arena *arena, const rs_pickle_node *node);
+/* Says what a value is by its node: its type, and in short what it holds. */
+reshard_status rs_torch_describe(rs_arena *arena, rs_stored_value *value);
 
 /* Keeps a leaf of kind VALUE with the checkpoint. */
 reshard_status rs_torch_keep_value(reshard_checkpoint *checkpoint, int32_t file,
