@@ -318,8 +318,7 @@ static reshard_status open_value(reshard_checkpoint *checkpoint, rs_stored_value
         return RESHARD_OK;
     body->values[body->value_count++] = opened;
     value->node = rs_pickle_root(rs_torch_file_pickle(opened, &bytes));
-    value->text = rs_torch_show(&checkpoint->arena, value->node);
-    return value->text != NULL ? RESHARD_OK : rs_allocation_status();
+    return rs_torch_describe(&checkpoint->arena, value);
 }
 
 /* Finds the bytes of an entry: in its own file, or unpacked in another one. */

@@ -23,6 +23,7 @@
 #include "base/slice.h"
 #include "checkpoint/store/notes.h"
 #include "system/file.h"
+#include "text/text.h"
 
 #include <reshard/checkpoint.h>
 
@@ -51,19 +52,31 @@ typedef struct rs_value_place {
     int64_t order;             /* index in the file's order of all tensors and values */
 } rs_value_place;
 
+/* Writes a value in full; of a list, at most items_max items (-1: all). It may stop once the text
+ * is full. */
+typedef struct rs_stored_value rs_stored_value;
+typedef reshard_status rs_show_value_fn(const reshard_checkpoint *checkpoint,
+                                        const rs_stored_value *value, int64_t items_max,
+                                        rs_text *text);
+
 /* Something that is not a tensor, such as a hyper-parameter. */
-typedef struct rs_stored_value {
+struct rs_stored_value {
     rs_slice name;
     rs_value_place place;
     int32_t file;
     const struct rs_pickle_node *node; /* owned by the file's body */
     const char *text;                  /* the value in short, for people; NULL: not known */
+    const char *type;                  /* as in reshard_stored_value */
+    bool is_json;
+    int64_t item_count; /* -1: it has no items */
+    rs_show_value_fn *show;
+    const void *source; /* what the format's `show` reads it from */
     /* bytes in the file, if the value is a torch.save of its own; else bytes is 0 */
     uint64_t at, bytes;
     /* what it is to the program that wrote it, such as "random states", if that belongs to the
      * names and ranks it was saved with; NULL: an ordinary value */
     const char *kind;
-} rs_stored_value;
+};
 
 /* A number that files say about the model, under the name that config.json has for it. */
 typedef struct rs_stored_key {

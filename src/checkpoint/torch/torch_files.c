@@ -244,22 +244,31 @@ reshard_status rs_torch_take_whole(void *whole, const rs_torch_leaf *leaf)
     return rs_torch_add(r->checkpoint, r->file, leaf, &r->list);
 }
 
-const char *rs_torch_show(rs_arena *arena, const rs_pickle_node *node)
+static reshard_status show_value(const reshard_checkpoint *checkpoint, const rs_stored_value *value,
+                                 int64_t items_max, rs_text *text)
+{
+    (void)checkpoint;
+    rs_pickle_show_whole(value->node, items_max, text);
+    return RESHARD_OK;
+}
+
+reshard_status rs_torch_describe(rs_arena *arena, rs_stored_value *value)
 {
     char shown[VALUE_SHOWN];
-    rs_pickle_show(node, shown, sizeof shown);
-    return rs_arena_copy(arena, shown, strlen(shown) + 1, 1);
+    rs_pickle_show(value->node, shown, sizeof shown);
+    value->text = rs_arena_copy(arena, shown, strlen(shown) + 1, 1);
+    value->type = rs_pickle_type_name(value->node, &value->item_count);
+    value->show = show_value;
+    return value->text != NULL ? RESHARD_OK : rs_allocation_status();
 }
 
 reshard_status rs_torch_keep_value(reshard_checkpoint *checkpoint, int32_t file,
                                    const rs_torch_leaf *leaf)
 {
-    const rs_stored_value value = {.name = leaf->name,
-                                   .place = leaf->place,
-                                   .file = file,
-                                   .node = leaf->node,
-                                   .text = rs_torch_show(&checkpoint->arena, leaf->node)};
-    return value.text != NULL ? rs_store_add_value(checkpoint, &value) : rs_allocation_status();
+    rs_stored_value value = {
+        .name = leaf->name, .place = leaf->place, .file = file, .node = leaf->node};
+    reshard_status status = rs_torch_describe(&checkpoint->arena, &value);
+    return status == RESHARD_OK ? rs_store_add_value(checkpoint, &value) : status;
 }
 
 /* Rank files mostly hold the same values in the same order, so the search continues where the last

@@ -50,8 +50,8 @@ typedef struct rs_torch_whole {
 /* An rs_torch_leaf_fn for such a file: keeps values and adds tensors to the list. Errors:
  * UNSUPPORTED for parts of DTensors and ShardedTensors. */
 reshard_status rs_torch_take_whole(void *whole, const rs_torch_leaf *leaf);
-/* A value in short, for people, in the arena. NULL if out of memory. */
-const char *rs_torch_show(rs_arena *arena, const rs_pickle_node *node);
+/* Says what a value is by its node: its type, and in short what it holds. */
+reshard_status rs_torch_describe(rs_arena *arena, rs_stored_value *value);
 
 /* Keeps a leaf of kind VALUE with the checkpoint. */
 reshard_status rs_torch_keep_value(reshard_checkpoint *checkpoint, int32_t file,
