@@ -3,7 +3,6 @@
 
 #include "layout/layout.h"
 
-#include <assert.h>
 #include <string.h>
 
 reshard_status rs_layout_take(reshard_context *context, reshard_status status, reshard_spec *spec,
@@ -19,7 +18,6 @@ reshard_status rs_layout_simple(reshard_context *context, int32_t rank_count, in
                                 const reshard_placement *placement, int32_t ndim,
                                 const int64_t *shape, reshard_layout **out_layout)
 {
-    assert(rank >= 0 || rank_count >= 1);
     int32_t size = rank >= 0 ? 1 : rank_count;
     reshard_cut cut = {0, placement != NULL ? *placement
                                             : (reshard_placement){.kind = RESHARD_REPLICATE}};
