@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* donor.c - opens the file that a format follows, and compares what kinds of models both are. */
-#include "checkpoint/convert/target_make.h"
+#include "checkpoint/convert/donor.h"
 
 #include "base/error.h"
 #include "checkpoint/namings/namings.h"

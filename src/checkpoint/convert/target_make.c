@@ -7,6 +7,7 @@
 #include "base/context.h"
 #include "base/dtype.h"
 #include "base/sort.h"
+#include "checkpoint/convert/donor.h"
 #include "checkpoint/open/open.h"
 #include "checkpoint/rules/sizes.h"
 #include "checkpoint/target/target.h"

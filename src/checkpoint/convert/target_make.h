@@ -17,25 +17,6 @@ reshard_status rs_target_check_like(rs_target *target, const char *path);
 reshard_status rs_target_init_live(rs_target *target, reshard_context *context, int32_t file_count,
                                    int64_t count, const reshard_live_tensor *tensors);
 
-/*
- * donor.c - the file that a format follows (rs_format.follow): where its metadata, the names of its
- * tensors and their order come from. Only its numbers are replaced.
- */
-
-typedef struct rs_donor {
-    reshard_checkpoint *checkpoint; /* destroy it in any case; NULL: none */
-    const char *type;               /* what all tensors become, if possible; NULL: as there */
-} rs_donor;
-
-/* Opens the file that the options name, and takes the dtype out of the options: types of such a
- * format are not dtypes. Errors: INVALID, with the hint LIKE if there is no file; those of
- * opening. */
-reshard_status rs_donor_open(rs_donor *donor, const rs_target *target,
-                             reshard_conversion_options *options);
-/* Checks that the donor is of the kind of model that is written: kinds may have the same names for
- * other orders of rows. Errors: MISMATCH. */
-reshard_status rs_donor_check(const rs_donor *donor, const rs_target *target);
-
 /* params_file.c - makes params.json from config.json, and config.json from params.json, for namings
  * whose files come with the other one. */
 

@@ -97,10 +97,8 @@ static reshard_status list_parameter(reading *r, int64_t index)
         const char *file = names.items[i];
         size_t length = strlen(file);
         void *items = r->states;
-        if (length <= 3 || strcmp(file + length - 3, ".pt") != 0) {
-            status = add_stray(r, file);
+        if (length <= 3 || strcmp(file + length - 3, ".pt") != 0)
             continue;
-        }
         char *state = rs_arena_copy(&checkpoint->arena, file, length + 1, 1);
         status = state != NULL ? rs_grow(checkpoint->context, &items, &r->capacity, r->count + 1,
                                          sizeof *r->states)
@@ -111,6 +109,10 @@ static reshard_status list_parameter(reading *r, int64_t index)
         if (status == RESHARD_OK)
             r->states[r->count++] = (state_file){index, {state, length - 3}};
         has_weights = has_weights || strcmp(file, "fp32.pt") == 0;
+    }
+    for (int64_t i = 0; status == RESHARD_OK && i < names.count; i++) {
+        if (!rs_slice_ends(rs_slice_of(names.items[i]), ".pt"))
+            status = add_stray(r, names.items[i]);
     }
     if (status == RESHARD_OK && !has_weights)
         status = rs_fail_about(RESHARD_ERR_GAP, checkpoint->path,

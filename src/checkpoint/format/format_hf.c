@@ -31,6 +31,12 @@ static int compare_files(const void *a, const void *b)
     return strcmp(((const rs_weight_mapping *)a)->file, ((const rs_weight_mapping *)b)->file);
 }
 
+static int compare_tensors(const void *a, const void *b)
+{
+    return rs_slice_compare(((const rs_weight_mapping *)a)->tensor,
+                            ((const rs_weight_mapping *)b)->tensor);
+}
+
 /* Looks at files beside the index that it does not list. If they are to be taken, and are named
  * like a listed file, they are added to the names; the others are left out. */
 static reshard_status consider_files(reshard_checkpoint *checkpoint, const rs_opening *opening,
@@ -114,7 +120,7 @@ static reshard_status consider_file(reshard_checkpoint *checkpoint, const rs_ope
         rs_weight_mapping key = {.tensor = header->by_name[i]->name};
         const rs_weight_mapping *item = NULL;
         if (list->count != 0)
-            item = bsearch(&key, list->items, (size_t)list->count, sizeof key, rs_compare_slices);
+            item = bsearch(&key, list->items, (size_t)list->count, sizeof key, compare_tensors);
         if (item != NULL && item->file_index == file)
             continue;
         if (item != NULL) {
@@ -135,7 +141,7 @@ static reshard_status consider_tensors(reshard_checkpoint *checkpoint, const rs_
 {
     unnamed seen = {0};
     reshard_status status = RESHARD_OK;
-    rs_sort(list->items, (size_t)list->count, sizeof(rs_weight_mapping), rs_compare_slices);
+    rs_sort(list->items, (size_t)list->count, sizeof(rs_weight_mapping), compare_tensors);
     for (int32_t i = 0; status == RESHARD_OK && i < checkpoint->file_count; i++)
         status = consider_file(checkpoint, opening, list, i, &seen, found);
     if (status == RESHARD_OK)

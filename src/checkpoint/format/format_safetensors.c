@@ -39,8 +39,13 @@ static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_openin
 {
     rs_occurrences list = {0};
     reshard_status status = check_complete(checkpoint, opening);
-    if (status == RESHARD_OK)
-        status = rs_safetensors_gather(checkpoint, &list);
+    for (int32_t i = 0; status == RESHARD_OK && i < checkpoint->file_count; i++) {
+        const rs_header *header = rs_safetensors_header(checkpoint, i);
+        for (int64_t j = 0; status == RESHARD_OK && j < header->entry_count; j++) {
+            rs_occurrence item = rs_safetensors_occurrence(checkpoint, i, &header->entries[j]);
+            status = rs_occurrences_add(checkpoint->context, &list, &item);
+        }
+    }
     if (status == RESHARD_OK)
         status = rs_store_join_whole(checkpoint, &list, RESHARD_HINT_SOURCE_MESH,
                                      "; if these are files of ranks, their mesh has to be given");

@@ -76,7 +76,10 @@ static reshard_status read_text(reshard_checkpoint *checkpoint, const char *name
     rs_json_init(&json, name, text, text_bytes);
     reshard_status status =
         rs_json_expect(&json, RS_JSON_OBJECT_BEGIN, "the index is not an object", &token);
-    while (rs_json_next_member(&json, &token, &status)) {
+    while (status == RESHARD_OK) {
+        status = rs_json_next(&json, &token);
+        if (status != RESHARD_OK || token.kind == RS_JSON_OBJECT_END)
+            break;
         bool is_map = rs_json_token_is(&token, "weight_map");
         if (is_map && seen)
             return rs_json_fail(&json, &token, "weight_map occurs twice");
@@ -148,7 +151,8 @@ reshard_status rs_weight_map_read(reshard_checkpoint *checkpoint, const char *na
     rs_release(checkpoint->context, path, strlen(path) + 1);
     if (status == RESHARD_OK)
         status = read_text(checkpoint, name, text, text_bytes, map);
-    rs_release(checkpoint->context, text, text_bytes + 1);
+    if (text != NULL)
+        rs_release(checkpoint->context, text, text_bytes + 1);
     if (status == RESHARD_OK)
         number_files(map);
     return status;
@@ -156,7 +160,8 @@ reshard_status rs_weight_map_read(reshard_checkpoint *checkpoint, const char *na
 
 void rs_weight_map_release(reshard_context *context, rs_weight_map *map)
 {
-    rs_release(context, map->items, (size_t)map->capacity * sizeof(rs_weight_mapping));
+    if (map->items != NULL)
+        rs_release(context, map->items, (size_t)map->capacity * sizeof(rs_weight_mapping));
     *map = (rs_weight_map){0};
 }
 

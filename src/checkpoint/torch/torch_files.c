@@ -222,28 +222,6 @@ reshard_status rs_torch_occurrence(reshard_checkpoint *checkpoint, int32_t file,
     return RESHARD_OK;
 }
 
-reshard_status rs_torch_add(reshard_checkpoint *checkpoint, int32_t file, const rs_torch_leaf *leaf,
-                            rs_occurrences *list)
-{
-    rs_occurrence found;
-    reshard_status status = rs_torch_occurrence(checkpoint, file, leaf, &found);
-    return status == RESHARD_OK ? rs_occurrences_add(checkpoint->context, list, &found) : status;
-}
-
-reshard_status rs_torch_take_whole(void *whole, const rs_torch_leaf *leaf)
-{
-    rs_torch_whole *r = whole;
-    if (leaf->kind == RS_TORCH_VALUE)
-        return rs_torch_keep_value(r->checkpoint, r->file, leaf);
-    if (leaf->kind != RS_TORCH_TENSOR)
-        return rs_fail_about(RESHARD_ERR_UNSUPPORTED, r->checkpoint->files[r->file].name,
-                             "tensor \"%.*s\" is one rank's part of a %s; give the folder with the "
-                             "files of all ranks",
-                             rs_slice_shown(leaf->name), leaf->name.bytes,
-                             leaf->kind == RS_TORCH_DTENSOR ? "DTensor" : "ShardedTensor");
-    return rs_torch_add(r->checkpoint, r->file, leaf, &r->list);
-}
-
 const char *rs_torch_show(rs_arena *arena, const rs_pickle_node *node)
 {
     char shown[VALUE_SHOWN];
@@ -360,4 +338,26 @@ reshard_status rs_torch_note_globals(reshard_checkpoint *checkpoint)
             status = rs_torch_note_file_globals(checkpoint, i);
     }
     return status;
+}
+
+reshard_status rs_torch_add(reshard_checkpoint *checkpoint, int32_t file, const rs_torch_leaf *leaf,
+                            rs_occurrences *list)
+{
+    rs_occurrence found;
+    reshard_status status = rs_torch_occurrence(checkpoint, file, leaf, &found);
+    return status == RESHARD_OK ? rs_occurrences_add(checkpoint->context, list, &found) : status;
+}
+
+reshard_status rs_torch_take_whole(void *whole, const rs_torch_leaf *leaf)
+{
+    rs_torch_whole *r = whole;
+    if (leaf->kind == RS_TORCH_VALUE)
+        return rs_torch_keep_value(r->checkpoint, r->file, leaf);
+    if (leaf->kind != RS_TORCH_TENSOR)
+        return rs_fail_about(RESHARD_ERR_UNSUPPORTED, r->checkpoint->files[r->file].name,
+                             "tensor \"%.*s\" is one rank's part of a %s; give the folder with the "
+                             "files of all ranks",
+                             rs_slice_shown(leaf->name), leaf->name.bytes,
+                             leaf->kind == RS_TORCH_DTENSOR ? "DTensor" : "ShardedTensor");
+    return rs_torch_add(r->checkpoint, r->file, leaf, &r->list);
 }
