@@ -32,21 +32,6 @@ RESHARD_ERR_CORRUPT = -101
 RESHARD_ERR_CHECK = -102
 RESHARD_ERR_GROUP_BROKEN = -200
 RESHARD_ERR_TIMEOUT = -201
-RESHARD_HINT_NONE = 0
-RESHARD_HINT_SOURCE_MESH = 1
-RESHARD_HINT_TARGET_MESH = 2
-RESHARD_HINT_SET_KEY = 3
-RESHARD_HINT_RULES = 4
-RESHARD_HINT_CONFIG = 5
-RESHARD_HINT_DTYPE = 6
-RESHARD_HINT_EXCLUDE = 7
-RESHARD_HINT_PADDING = 8
-RESHARD_HINT_RESUME = 9
-RESHARD_HINT_FINISH = 10
-RESHARD_HINT_DEQUANTIZE = 11
-RESHARD_HINT_LIKE = 12
-RESHARD_HINT_BLOCK_TYPE = 13
-RESHARD_HINT_COUNT = 14
 RESHARD_BOOL = 1
 RESHARD_F4 = 2
 RESHARD_F6_E2M3 = 3
@@ -78,6 +63,21 @@ RESHARD_MAX = 4
 RESHARD_BAND = 5
 RESHARD_BOR = 6
 RESHARD_BXOR = 7
+RESHARD_HINT_NONE = 0
+RESHARD_HINT_SOURCE_MESH = 1
+RESHARD_HINT_TARGET_MESH = 2
+RESHARD_HINT_SET_KEY = 3
+RESHARD_HINT_RULES = 4
+RESHARD_HINT_CONFIG = 5
+RESHARD_HINT_DTYPE = 6
+RESHARD_HINT_EXCLUDE = 7
+RESHARD_HINT_PADDING = 8
+RESHARD_HINT_RESUME = 9
+RESHARD_HINT_FINISH = 10
+RESHARD_HINT_DEQUANTIZE = 11
+RESHARD_HINT_LIKE = 12
+RESHARD_HINT_BLOCK_TYPE = 13
+RESHARD_HINT_COUNT = 14
 RESHARD_PARTIAL = 1
 RESHARD_AT = 2
 RESHARD_SHARD = 3
@@ -237,18 +237,6 @@ class reshard_trace_options(Structure):
     ]
 
 
-class reshard_format(Structure):
-    _fields_ = [
-        ("size", c_size_t),
-        ("name", c_char_p),
-        ("description", c_char_p),
-        ("reads", c_int),
-        ("writes", c_int),
-        ("is_split", c_int),
-        ("needs_mesh", c_int),
-    ]
-
-
 class reshard_checkpoint_options(Structure):
     _fields_ = [
         ("size", c_size_t),
@@ -264,24 +252,6 @@ class reshard_checkpoint_options(Structure):
         ("config", c_char_p),
         ("unreadable", c_int),
         ("unfinished", c_int),
-    ]
-
-
-class reshard_stored_value(Structure):
-    _fields_ = [
-        ("size", c_size_t),
-        ("name", c_void_p),
-        ("name_bytes", c_size_t),
-        ("text", c_char_p),
-    ]
-
-
-class reshard_unreadable_tensor(Structure):
-    _fields_ = [
-        ("size", c_size_t),
-        ("name", c_void_p),
-        ("name_bytes", c_size_t),
-        ("reason", c_char_p),
     ]
 
 
@@ -307,6 +277,24 @@ class reshard_stored_tensor(Structure):
     ]
 
 
+class reshard_stored_value(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("name", c_void_p),
+        ("name_bytes", c_size_t),
+        ("text", c_char_p),
+    ]
+
+
+class reshard_unreadable_tensor(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("name", c_void_p),
+        ("name_bytes", c_size_t),
+        ("reason", c_char_p),
+    ]
+
+
 class reshard_stored_piece(Structure):
     _fields_ = [
         ("size", c_size_t),
@@ -314,6 +302,18 @@ class reshard_stored_piece(Structure):
         ("at", c_uint64),
         ("box", reshard_box),
         ("strides", c_int64 * 8),
+    ]
+
+
+class reshard_format(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("name", c_char_p),
+        ("description", c_char_p),
+        ("reads", c_int),
+        ("writes", c_int),
+        ("is_split", c_int),
+        ("needs_mesh", c_int),
     ]
 
 
@@ -391,26 +391,6 @@ class reshard_checkpoint_save_options(Structure):
     ]
 
 
-class reshard_plan_tensor(Structure):
-    _fields_ = [
-        ("name", c_char_p),
-        ("layout", c_void_p),
-        ("dtype", c_int),
-    ]
-
-
-class reshard_link(Structure):
-    _fields_ = [
-        ("source", c_int32),
-        ("target", c_int32),
-        ("source_box", reshard_box),
-        ("target_box", reshard_box),
-        ("factor_count", c_int32),
-        ("factors", c_int64 * 16),
-        ("order", c_int32 * 16),
-    ]
-
-
 class reshard_plan_options(Structure):
     _fields_ = [
         ("size", c_size_t),
@@ -434,6 +414,26 @@ class reshard_plan_stats(Structure):
         ("bytes_out_max", c_uint64),
         ("staging_bytes_peak", c_uint64),
         ("stages", c_int32),
+    ]
+
+
+class reshard_plan_tensor(Structure):
+    _fields_ = [
+        ("name", c_char_p),
+        ("layout", c_void_p),
+        ("dtype", c_int),
+    ]
+
+
+class reshard_link(Structure):
+    _fields_ = [
+        ("source", c_int32),
+        ("target", c_int32),
+        ("source_box", reshard_box),
+        ("target_box", reshard_box),
+        ("factor_count", c_int32),
+        ("factors", c_int64 * 16),
+        ("order", c_int32 * 16),
     ]
 
 
@@ -467,6 +467,34 @@ class reshard_conversion_options(Structure):
         ("map_text", c_char_p),
         ("as", c_char_p),
         ("like", c_char_p),
+    ]
+
+
+class reshard_conversion_run_options(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("resume", c_int),
+        ("verify", c_int),
+        ("link", c_int),
+        ("no_sync", c_int),
+        ("journal_bytes", c_uint64),
+    ]
+
+
+class reshard_conversion_report(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("bytes_read", c_uint64),
+        ("bytes_written", c_uint64),
+        ("bytes_shared", c_uint64),
+        ("bytes_resumed", c_uint64),
+        ("bytes_digested", c_uint64),
+        ("tensors_digested", c_int64),
+        ("source_digest", c_char * 33),
+        ("digest", c_char * 33),
+        ("bytes_verified", c_uint64),
+        ("values_overflowed", c_uint64),
+        ("crcs_unchecked", c_int64),
     ]
 
 
@@ -510,34 +538,6 @@ class reshard_conversion_tensor(Structure):
         ("map_line", c_int32),
         ("layout", c_void_p),
         ("link_count", c_int64),
-    ]
-
-
-class reshard_conversion_run_options(Structure):
-    _fields_ = [
-        ("size", c_size_t),
-        ("resume", c_int),
-        ("verify", c_int),
-        ("link", c_int),
-        ("no_sync", c_int),
-        ("journal_bytes", c_uint64),
-    ]
-
-
-class reshard_conversion_report(Structure):
-    _fields_ = [
-        ("size", c_size_t),
-        ("bytes_read", c_uint64),
-        ("bytes_written", c_uint64),
-        ("bytes_shared", c_uint64),
-        ("bytes_resumed", c_uint64),
-        ("bytes_digested", c_uint64),
-        ("tensors_digested", c_int64),
-        ("source_digest", c_char * 33),
-        ("digest", c_char * 33),
-        ("bytes_verified", c_uint64),
-        ("values_overflowed", c_uint64),
-        ("crcs_unchecked", c_int64),
     ]
 
 
@@ -756,23 +756,27 @@ class reshard_endpoint(Structure):
 FUNCTIONS = {
     "reshard_version": lambda: (c_char_p, []),
     "reshard_abi_version": lambda: (c_int32, []),
+    "reshard_reduction_name": lambda: (c_char_p, [c_int]),
     "reshard_error_get": lambda: (STATUS, [POINTER(reshard_error)]),
     "reshard_error_put": lambda: (STATUS, [POINTER(reshard_error)]),
     "reshard_error_set": lambda: (STATUS, [c_int32, c_char_p]),
     "reshard_context_create": lambda: (STATUS, [POINTER(reshard_context_options), POINTER(c_void_p)]),
-    "reshard_reduction_name": lambda: (c_char_p, [c_int]),
     "reshard_group_run": lambda: (STATUS, [c_void_p, c_int32, reshard_rank_fn, c_void_p]),
     "reshard_group_retain": lambda: (c_void_p, [c_void_p]),
     "reshard_group_release": lambda: (None, [c_void_p]),
     "reshard_group_rank": lambda: (c_int32, [c_void_p]),
     "reshard_group_size": lambda: (c_int32, [c_void_p]),
+    "reshard_group_barrier": lambda: (STATUS, [c_void_p]),
     "reshard_group_transport_name": lambda: (c_char_p, [c_void_p]),
     "reshard_group_subset": lambda: (STATUS, [c_void_p, c_int32, POINTER(c_int32), POINTER(c_void_p)]),
-    "reshard_group_barrier": lambda: (STATUS, [c_void_p]),
     "reshard_group_agree": lambda: (STATUS, [c_void_p, c_int32]),
     "reshard_group_gather_bytes": lambda: (STATUS, [c_void_p, c_void_p, c_size_t, c_void_p]),
     "reshard_group_break": lambda: (None, [c_void_p, c_char_p]),
     "reshard_shape_parse": lambda: (STATUS, [c_char_p, POINTER(c_int32), POINTER(c_int64)]),
+    "reshard_spec_parse": lambda: (STATUS, [c_void_p, c_char_p, POINTER(c_void_p)]),
+    "reshard_spec_text": lambda: (STATUS, [c_void_p, c_char_p, c_size_t, POINTER(c_size_t)]),
+    "reshard_spec_retain": lambda: (c_void_p, [c_void_p]),
+    "reshard_spec_release": lambda: (None, [c_void_p]),
     "reshard_mesh_parse": lambda: (STATUS, [c_void_p, c_char_p, POINTER(c_void_p)]),
     "reshard_mesh_release": lambda: (None, [c_void_p]),
     "reshard_mesh_axis_count": lambda: (c_int32, [c_void_p]),
@@ -781,13 +785,9 @@ FUNCTIONS = {
     "reshard_mesh_axis_name": lambda: (c_char_p, [c_void_p, c_int32]),
     "reshard_mesh_rank_at": lambda: (c_int32, [c_void_p, c_int32]),
     "reshard_mesh_position_of": lambda: (c_int32, [c_void_p, c_int32]),
-    "reshard_spec_parse": lambda: (STATUS, [c_void_p, c_char_p, POINTER(c_void_p)]),
-    "reshard_spec_retain": lambda: (c_void_p, [c_void_p]),
-    "reshard_spec_release": lambda: (None, [c_void_p]),
     "reshard_spec_mesh": lambda: (c_void_p, [c_void_p]),
     "reshard_spec_cut_count": lambda: (c_int32, [c_void_p]),
     "reshard_spec_cut": lambda: (POINTER(reshard_cut), [c_void_p, c_int32]),
-    "reshard_spec_text": lambda: (STATUS, [c_void_p, c_char_p, c_size_t, POINTER(c_size_t)]),
     "reshard_layout_create": lambda: (STATUS, [c_void_p, c_void_p, c_int32, POINTER(c_int64), POINTER(c_void_p)]),
     "reshard_layout_retain": lambda: (c_void_p, [c_void_p]),
     "reshard_layout_release": lambda: (None, [c_void_p]),
@@ -804,9 +804,12 @@ FUNCTIONS = {
     "reshard_trace_destroy": lambda: (None, [c_void_p]),
     "reshard_trace_write": lambda: (STATUS, [c_void_p]),
     "reshard_trace_dropped": lambda: (c_uint64, [c_void_p]),
-    "reshard_format_at": lambda: (STATUS, [c_int32, POINTER(reshard_format)]),
     "reshard_checkpoint_open": lambda: (STATUS, [c_void_p, c_char_p, POINTER(reshard_checkpoint_options), POINTER(c_void_p)]),
     "reshard_checkpoint_destroy": lambda: (None, [c_void_p]),
+    "reshard_checkpoint_tensor_count": lambda: (c_int64, [c_void_p]),
+    "reshard_checkpoint_tensor": lambda: (STATUS, [c_void_p, c_int64, POINTER(reshard_stored_tensor)]),
+    "reshard_checkpoint_find": lambda: (STATUS, [c_void_p, c_char_p, c_size_t, POINTER(c_int64)]),
+    "reshard_checkpoint_read": lambda: (STATUS, [c_void_p, c_int64, POINTER(reshard_box), c_void_p, c_size_t]),
     "reshard_checkpoint_format": lambda: (c_char_p, [c_void_p]),
     "reshard_checkpoint_bytes": lambda: (c_uint64, [c_void_p]),
     "reshard_checkpoint_disk_file_count": lambda: (c_int32, [c_void_p]),
@@ -815,20 +818,17 @@ FUNCTIONS = {
     "reshard_checkpoint_warning": lambda: (c_char_p, [c_void_p, c_int64]),
     "reshard_checkpoint_value": lambda: (STATUS, [c_void_p, c_int64, POINTER(reshard_stored_value)]),
     "reshard_checkpoint_unreadable": lambda: (STATUS, [c_void_p, c_int64, POINTER(reshard_unreadable_tensor)]),
-    "reshard_checkpoint_tensor_count": lambda: (c_int64, [c_void_p]),
-    "reshard_checkpoint_tensor": lambda: (STATUS, [c_void_p, c_int64, POINTER(reshard_stored_tensor)]),
-    "reshard_checkpoint_find": lambda: (STATUS, [c_void_p, c_char_p, c_size_t, POINTER(c_int64)]),
     "reshard_checkpoint_piece": lambda: (STATUS, [c_void_p, c_int64, c_int64, POINTER(reshard_stored_piece)]),
     "reshard_checkpoint_layout": lambda: (STATUS, [c_void_p, c_int64, POINTER(c_void_p)]),
-    "reshard_checkpoint_read": lambda: (STATUS, [c_void_p, c_int64, POINTER(reshard_box), c_void_p, c_size_t]),
+    "reshard_format_at": lambda: (STATUS, [c_int32, POINTER(reshard_format)]),
     "reshard_checkpoint_read_rank": lambda: (STATUS, [c_void_p, c_int32, c_int64, POINTER(reshard_rank_tensor), POINTER(reshard_read_options)]),
-    "reshard_checkpoint_map_file": lambda: (STATUS, [c_void_p, c_int32, POINTER(c_void_p), POINTER(c_size_t)]),
-    "reshard_checkpoint_unmap_file": lambda: (None, [c_void_p, c_size_t]),
     "reshard_checkpoint_view": lambda: (STATUS, [c_void_p, POINTER(reshard_view_options), POINTER(c_void_p)]),
     "reshard_checkpoint_digest": lambda: (STATUS, [c_void_p, POINTER(reshard_digest_options), POINTER(POINTER(reshard_digests))]),
     "reshard_digests_destroy": lambda: (None, [POINTER(reshard_digests)]),
     "reshard_checkpoint_hash": lambda: (STATUS, [c_void_p, POINTER(reshard_digest_options), POINTER(POINTER(reshard_hashes))]),
     "reshard_hashes_destroy": lambda: (None, [POINTER(reshard_hashes)]),
+    "reshard_checkpoint_map_file": lambda: (STATUS, [c_void_p, c_int32, POINTER(c_void_p), POINTER(c_size_t)]),
+    "reshard_checkpoint_unmap_file": lambda: (None, [c_void_p, c_size_t]),
     "reshard_checkpoint_save": lambda: (STATUS, [c_void_p, c_void_p, c_char_p, c_int64, POINTER(reshard_live_tensor), POINTER(reshard_checkpoint_save_options)]),
     "reshard_all_gather": lambda: (STATUS, [c_void_p, c_void_p, c_int, c_int64, POINTER(c_int64), c_void_p, c_void_p]),
     "reshard_reduce_scatter": lambda: (STATUS, [c_void_p, c_void_p, c_int, c_int, c_int64, POINTER(c_int64), c_void_p, c_void_p]),
@@ -837,31 +837,31 @@ FUNCTIONS = {
     "reshard_all_to_all_single": lambda: (STATUS, [c_void_p, c_void_p, c_int, POINTER(c_int64), POINTER(c_int64), c_void_p, c_void_p]),
     "reshard_send": lambda: (STATUS, [c_void_p, c_void_p, c_int, c_int32, c_int64, c_void_p]),
     "reshard_receive": lambda: (STATUS, [c_void_p, c_void_p, c_int, c_int32, c_int64, c_void_p]),
+    "reshard_plan_release": lambda: (None, [c_void_p]),
+    "reshard_plan_get_stats": lambda: (STATUS, [c_void_p, POINTER(reshard_plan_stats), POINTER(c_uint64)]),
+    "reshard_plan_check": lambda: (STATUS, [c_void_p]),
     "reshard_link_whole": lambda: (reshard_link, [c_int32, c_int32]),
     "reshard_plan_create": lambda: (STATUS, [c_void_p, c_int32, POINTER(reshard_plan_tensor), c_int32, POINTER(reshard_plan_tensor), c_int32, POINTER(reshard_link), POINTER(reshard_plan_options), POINTER(c_void_p)]),
-    "reshard_plan_release": lambda: (None, [c_void_p]),
-    "reshard_plan_adjoint": lambda: (STATUS, [c_void_p, POINTER(c_void_p)]),
-    "reshard_plan_is_adjoint": lambda: (c_int, [c_void_p]),
     "reshard_plan_stage_count": lambda: (c_int32, [c_void_p]),
     "reshard_plan_rank_count": lambda: (c_int32, [c_void_p]),
     "reshard_plan_target_layout": lambda: (c_void_p, [c_void_p, c_int32]),
+    "reshard_plan_adjoint": lambda: (STATUS, [c_void_p, POINTER(c_void_p)]),
+    "reshard_plan_is_adjoint": lambda: (c_int, [c_void_p]),
     "reshard_plan_digest": lambda: (None, [c_void_p, POINTER(c_uint64)]),
-    "reshard_plan_get_stats": lambda: (STATUS, [c_void_p, POINTER(reshard_plan_stats), POINTER(c_uint64)]),
-    "reshard_plan_check": lambda: (STATUS, [c_void_p]),
     "reshard_conversion_create": lambda: (STATUS, [c_void_p, c_void_p, POINTER(reshard_conversion_options), POINTER(c_void_p)]),
     "reshard_conversion_destroy": lambda: (None, [c_void_p]),
     "reshard_conversion_get_stats": lambda: (STATUS, [c_void_p, POINTER(reshard_conversion_stats)]),
     "reshard_conversion_get_tensor": lambda: (STATUS, [c_void_p, c_int64, POINTER(reshard_conversion_tensor)]),
     "reshard_conversion_note": lambda: (c_char_p, [c_void_p, c_int64]),
     "reshard_conversion_warning": lambda: (c_char_p, [c_void_p, c_int64]),
-    "reshard_conversion_get_matrix": lambda: (None, [c_void_p, POINTER(c_uint64)]),
+    "reshard_conversion_run": lambda: (STATUS, [c_void_p, c_char_p, POINTER(reshard_conversion_run_options), POINTER(reshard_conversion_report)]),
+    "reshard_conversion_estimate": lambda: (STATUS, [c_void_p, c_char_p, POINTER(reshard_conversion_run_options), POINTER(c_double)]),
     "reshard_cuts_create": lambda: (STATUS, [c_void_p, POINTER(reshard_conversion_options), POINTER(c_void_p)]),
     "reshard_cuts_destroy": lambda: (None, [c_void_p]),
     "reshard_cuts_tensor_count": lambda: (c_int64, [c_void_p]),
     "reshard_cuts_get_tensor": lambda: (STATUS, [c_void_p, c_int64, POINTER(reshard_conversion_tensor)]),
     "reshard_cuts_rules": lambda: (c_char_p, [c_void_p]),
-    "reshard_conversion_run": lambda: (STATUS, [c_void_p, c_char_p, POINTER(reshard_conversion_run_options), POINTER(reshard_conversion_report)]),
-    "reshard_conversion_estimate": lambda: (STATUS, [c_void_p, c_char_p, POINTER(reshard_conversion_run_options), POINTER(c_double)]),
+    "reshard_conversion_get_matrix": lambda: (None, [c_void_p, POINTER(c_uint64)]),
     "reshard_checkpoint_compare": lambda: (STATUS, [c_void_p, c_void_p, POINTER(reshard_comparison_options), POINTER(c_void_p)]),
     "reshard_comparison_destroy": lambda: (None, [c_void_p]),
     "reshard_comparison_get_stats": lambda: (STATUS, [c_void_p, POINTER(reshard_comparison_stats)]),
