@@ -3,10 +3,10 @@
  * build.c - turns a rank's part of a plan into operations and peers.
  *
  * A record becomes one operation for each of its peers: loops that stay with a peer become dims of
- * the copy, and loops that change the peer are unrolled. Which side walks is decided for each stage
- * link from a part that all ranks can compute, that of the target's first rank. The source walks if
- * its runs are short and the target's are longer. Otherwise several ranks would read the same cache
- * lines of the source, in pieces too small for the processor to read ahead.
+ * the copy, and loops that change the peer are unrolled. Which side copies is decided for each
+ * stage link from a part that all ranks can compute, that of the target's first rank. The source
+ * copies if its runs are short and the target's are longer. Otherwise several ranks would read the
+ * same cache lines of the source, in pieces too small for the processor to read ahead.
  */
 #include "base/checked.h"
 #include "base/context.h"
@@ -229,9 +229,9 @@ static reshard_status add_records(builder *b, const reshard_moves *moves, bool s
     return RESHARD_OK;
 }
 
-/* ---- who walks ------------------------------------------------------------------------------- */
+/* ---- who copies ------------------------------------------------------------------------------ */
 
-static bool source_should_walk(const reshard_moves *receives, reshard_dtype dtype)
+static bool source_should_copy(const reshard_moves *receives, reshard_dtype dtype)
 {
     if (receives->count == 0 || receives->items[0].kind != RESHARD_MOVE_COPY)
         return false;
@@ -244,7 +244,7 @@ static bool source_should_walk(const reshard_moves *receives, reshard_dtype dtyp
     return source < SHORT_RUN_BYTES && source < target;
 }
 
-static reshard_status decide_walkers(builder *b)
+static reshard_status decide_copiers(builder *b)
 {
     int32_t links = reshard_plan_stage_link_count(b->exec->plan, b->stage);
     b->pushes = rs_arena_allocate_array(&b->exec->arena, (size_t)links, sizeof *b->pushes);
@@ -268,7 +268,7 @@ static reshard_status decide_walkers(builder *b)
             of = first;
         }
         if (status == RESHARD_OK)
-            b->pushes[l] = source_should_walk(&reshard_part_link(part, b->stage, l)->receives,
+            b->pushes[l] = source_should_copy(&reshard_part_link(part, b->stage, l)->receives,
                                               shown.source_dtype);
     }
     reshard_part_destroy(part);
@@ -357,8 +357,8 @@ static reshard_status make_peers(builder *b, rs_exec_stage *stage)
             continue;
         stage->near_count++;
         peer->in = peer->out = RS_WAY_DIRECT;
-        peer->table = rs_exec_make_table(b->exec);
-        if (peer->table == NULL)
+        peer->addresses = rs_exec_make_addresses(b->exec);
+        if (peer->addresses == NULL)
             return rs_allocation_status();
     }
     stage->peer_count = distinct;
@@ -389,7 +389,7 @@ static reshard_status take_operations(builder *b, rs_operation **out_list, int64
     return *out_list == NULL ? rs_allocation_status() : RESHARD_OK;
 }
 
-static reshard_status collect_walks(builder *b, rs_exec_stage *stage)
+static reshard_status collect_direct(builder *b, rs_exec_stage *stage)
 {
     reshard_status status = RESHARD_OK;
     int32_t links = reshard_plan_stage_link_count(b->exec->plan, b->stage);
@@ -451,15 +451,15 @@ static reshard_status merge_keeps(rs_exec_stage *stage, rs_arena *arena)
     return RESHARD_OK;
 }
 
-reshard_status rs_exec_list_walks(reshard_exec *exec, rs_exec_stage *stage)
+reshard_status rs_exec_list_direct(reshard_exec *exec, rs_exec_stage *stage)
 {
-    stage->walks =
-        rs_arena_allocate_array(&exec->arena, (size_t)stage->operation_count, sizeof *stage->walks);
-    if (stage->walks == NULL)
+    stage->direct = rs_arena_allocate_array(&exec->arena, (size_t)stage->operation_count,
+                                            sizeof *stage->direct);
+    if (stage->direct == NULL)
         return rs_allocation_status();
     for (int64_t i = 0; i < stage->operation_count; i++)
-        stage->walks[i] = &stage->operations[i];
-    stage->walk_count = stage->operation_count;
+        stage->direct[i] = &stage->operations[i];
+    stage->direct_count = stage->operation_count;
     return RESHARD_OK;
 }
 
@@ -484,14 +484,14 @@ static reshard_status build_stage(builder *b, rs_exec_stage *stage)
 {
     b->peer_count = b->count = 0;
     b->many = is_large(b);
-    reshard_status status = decide_walkers(b);
+    reshard_status status = decide_copiers(b);
     stage->link_pushes = b->pushes;
     if (status == RESHARD_OK)
         status = collect_keeps(b);
     if (status == RESHARD_OK)
         status = take_operations(b, &stage->keeps, &stage->keep_count);
     if (status == RESHARD_OK)
-        status = collect_walks(b, stage);
+        status = collect_direct(b, stage);
     if (status == RESHARD_OK)
         status = take_operations(b, &stage->operations, &stage->operation_count);
     if (status == RESHARD_OK)
@@ -499,7 +499,7 @@ static reshard_status build_stage(builder *b, rs_exec_stage *stage)
     if (status == RESHARD_OK)
         status = make_peers(b, stage);
     if (status == RESHARD_OK)
-        status = rs_exec_list_walks(b->exec, stage);
+        status = rs_exec_list_direct(b->exec, stage);
     return status;
 }
 
@@ -542,7 +542,7 @@ void rs_exec_find_alias(reshard_exec *exec)
                        rs_element_bytes(o->source_dtype);
         if (bytes != 0 && bytes == rs_copy_bytes(&o->kernels->copy))
             exec->alias = (rs_exec_alias){
-                .keep = o, .own = exec->table->slots[o->source_slot], .bytes = bytes};
+                .keep = o, .own = exec->addresses->slots[o->source_slot], .bytes = bytes};
     }
 }
 

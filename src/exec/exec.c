@@ -40,13 +40,14 @@ static int64_t shards_max(const reshard_layout *layout)
     return most;
 }
 
-rs_exec_table *rs_exec_make_table(reshard_exec *exec)
+rs_exec_addresses *rs_exec_make_addresses(reshard_exec *exec)
 {
-    size_t bytes = sizeof *exec->table + (size_t)exec->slot_count * sizeof *exec->table->slots;
-    rs_exec_table *table = rs_arena_allocate(&exec->arena, bytes);
-    if (table != NULL)
-        memset(table, 0, bytes);
-    return table;
+    size_t bytes =
+        sizeof *exec->addresses + (size_t)exec->slot_count * sizeof *exec->addresses->slots;
+    rs_exec_addresses *addresses = rs_arena_allocate(&exec->arena, bytes);
+    if (addresses != NULL)
+        memset(addresses, 0, bytes);
+    return addresses;
 }
 
 static void measure_slots(reshard_exec *exec)
@@ -90,12 +91,12 @@ static reshard_status number_slots(reshard_exec *exec)
                 exec->target_first[i - exec->source_count] + mine;
     }
     exec->slot_count = exec->slot_first[tensors];
-    exec->table = rs_exec_make_table(exec);
+    exec->addresses = rs_exec_make_addresses(exec);
     exec->slot_bytes = rs_arena_allocate_array(
         &exec->arena, (size_t)exec->slot_first[exec->source_count + exec->target_count],
         sizeof(size_t));
     exec->tensor_shared = rs_arena_allocate_array(&exec->arena, (size_t)tensors, sizeof(bool));
-    if (exec->table == NULL || exec->slot_bytes == NULL || exec->tensor_shared == NULL)
+    if (exec->addresses == NULL || exec->slot_bytes == NULL || exec->tensor_shared == NULL)
         return rs_allocation_status();
     measure_slots(exec);
     return RESHARD_OK;
@@ -143,7 +144,7 @@ static void place_intermediates(reshard_exec *exec)
     char *at = exec->memory;
     for (int32_t i = 0; i < exec->intermediate_count; i++) {
         int32_t tensor = exec->source_count + exec->target_count + i;
-        exec->table->slots[exec->slot_first[tensor]] = at;
+        exec->addresses->slots[exec->slot_first[tensor]] = at;
         exec->tensor_shared[tensor] = rs_group_is_shared(exec->group, exec->memory);
         at += intermediate_size(exec, i);
     }
