@@ -50,7 +50,8 @@ reshard_status rs_mapped_compare_config(const reshard_checkpoint *source, const 
     reshard_status status = rs_config_init_own(&own, source);
     if (status == RESHARD_OK)
         status = compare_numbers(source, &own, config);
-    const rs_naming *naming = rs_naming_named(own.dialect != NULL ? own.dialect : source->format);
+    /* params.json names no type, so that there are several it may mean. */
+    const rs_naming *naming = own.dialect == NULL ? rs_naming_named(source->format) : NULL;
     if (status == RESHARD_OK && naming != NULL &&
         !rs_mapped_same_map(naming, own.model_type, config->model_type))
         status = rs_fail_about(RESHARD_ERR_MISMATCH, source->path,
