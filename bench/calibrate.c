@@ -211,8 +211,7 @@ const cli_command bench_command_calibrate = {
         "Ranks are threads of this process, or under mpirun its processes. The last line is what\n"
         "reshard plan --cluster takes.\n",
     .shares_work = 1,
-    .options = options,
-    .option_count = sizeof options / sizeof options[0],
+    CLI_OPTIONS(options),
     .examples = "  reshard bench calibrate --folder .\n"
                 "  mpirun -n 4 reshard bench calibrate --plain\n"
                 "  reshard plan .. --cluster \"$(reshard bench calibrate --text)\"\n",

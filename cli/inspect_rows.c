@@ -38,28 +38,48 @@ int cli_inspection_has(const cli_inspection *shown, const char *name, size_t nam
     return matches;
 }
 
+static int matches_tensor(const reshard_checkpoint *checkpoint, const char *pattern)
+{
+    reshard_stored_tensor tensor = {.size = sizeof tensor};
+    reshard_unreadable_tensor other = {.size = sizeof other};
+    int matches = 0;
+    for (int64_t i = 0; !matches && i < reshard_checkpoint_tensor_count(checkpoint); i++) {
+        if (reshard_checkpoint_tensor(checkpoint, i, &tensor) == RESHARD_OK)
+            (void)reshard_pattern_match(pattern, tensor.name, tensor.name_bytes, &matches);
+    }
+    for (int64_t i = 0;
+         !matches && reshard_checkpoint_unreadable(checkpoint, i, &other) == RESHARD_OK; i++)
+        (void)reshard_pattern_match(pattern, other.name, other.name_bytes, &matches);
+    return matches;
+}
+
+static int matches_value(const reshard_checkpoint *checkpoint, const char *pattern)
+{
+    reshard_stored_value value = {.size = sizeof value};
+    reshard_stored_text text = {.size = sizeof text};
+    int matches = 0;
+    for (int64_t i = 0; !matches && reshard_checkpoint_value(checkpoint, i, &value) == RESHARD_OK;
+         i++)
+        (void)reshard_pattern_match(pattern, value.name, value.name_bytes, &matches);
+    for (int64_t i = 0; !matches && reshard_checkpoint_text(checkpoint, i, &text) == RESHARD_OK;
+         i++)
+        (void)reshard_pattern_match(pattern, text.key, text.key_bytes, &matches);
+    return matches;
+}
+
 /* A pattern that matches nothing was meant for something. */
 static int check_patterns(const cli_inspection *shown)
 {
     for (int i = 0; i < shown->includes->count; i++) {
         const char *pattern = shown->includes->items[i];
-        int64_t count = reshard_checkpoint_tensor_count(shown->checkpoint), at = 0;
         int matches = 0;
         if (reshard_pattern_match(pattern, "", 0, &matches) != RESHARD_OK)
             return cli_fail(CLI_USAGE, "inspect: --include \"%s\": %s", pattern,
                             reshard_error_text());
-        for (; !matches && at < count; at++) {
-            reshard_stored_tensor tensor = {.size = sizeof tensor};
-            if (reshard_checkpoint_tensor(shown->checkpoint, at, &tensor) == RESHARD_OK)
-                (void)reshard_pattern_match(pattern, tensor.name, tensor.name_bytes, &matches);
-        }
-        reshard_unreadable_tensor other = {.size = sizeof other};
-        for (at = 0;
-             !matches && reshard_checkpoint_unreadable(shown->checkpoint, at, &other) == RESHARD_OK;
-             at++)
-            (void)reshard_pattern_match(pattern, other.name, other.name_bytes, &matches);
-        if (!matches)
-            return cli_fail(CLI_FAILED, "inspect: --include \"%s\": matches no tensor", pattern);
+        if (!matches && !matches_tensor(shown->checkpoint, pattern) &&
+            !matches_value(shown->checkpoint, pattern))
+            return cli_fail(CLI_FAILED, "inspect: --include \"%s\" matches no tensor and no value",
+                            pattern);
     }
     return CLI_DONE;
 }

@@ -11,8 +11,8 @@
 
 #include "bench/common/child.h"
 #include "bench/common/folders.h"
-#include "bench/common/median.h"
 #include "bench/common/sample_model.h"
+#include "bench/common/timing.h"
 #include "cli/common/failure.h"
 #include "cli/common/memory.h"
 

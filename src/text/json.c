@@ -332,6 +332,14 @@ reshard_status rs_json_next(rs_json *json, rs_json_token *out_token)
     return scan_value(json, out_token);
 }
 
+bool rs_json_next_member(rs_json *json, rs_json_token *out_token, reshard_status *status)
+{
+    if (*status == RESHARD_OK)
+        *status = rs_json_next(json, out_token);
+    return *status == RESHARD_OK && out_token->kind != RS_JSON_OBJECT_END &&
+           out_token->kind != RS_JSON_LIST_END;
+}
+
 reshard_status rs_json_expect(rs_json *json, rs_json_kind kind, const char *wanted,
                               rs_json_token *out_token)
 {

@@ -31,12 +31,6 @@ static int compare_files(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static int compare_tensors(const void *a, const void *b)
-{
-    return rs_slice_compare(((const rs_weight_mapping *)a)->tensor,
-                            ((const rs_weight_mapping *)b)->tensor);
-}
-
 /* What is known while a folder is read. */
 typedef struct reading {
     reshard_checkpoint *checkpoint;
@@ -144,7 +138,7 @@ static void consider_file(reading *r, int32_t file, int64_t base, unnamed *seen)
         if (r->taken[base + i])
             continue;
         if (map->count != 0 &&
-            bsearch(&key, map->items, (size_t)map->count, sizeof key, compare_tensors) != NULL) {
+            bsearch(&key, map->items, (size_t)map->count, sizeof key, rs_compare_slices) != NULL) {
             seen->first_moved = seen->moved++ == 0 ? key.tensor : seen->first_moved;
         } else if (r->opening->unlisted == RS_UNLISTED_TAKE) {
             r->taken[base + i] = true;
@@ -160,7 +154,7 @@ static reshard_status consider_tensors(reading *r)
 {
     unnamed seen = {0};
     int64_t base = 0;
-    rs_sort(r->map.items, (size_t)r->map.count, sizeof(rs_weight_mapping), compare_tensors);
+    rs_sort(r->map.items, (size_t)r->map.count, sizeof(rs_weight_mapping), rs_compare_slices);
     for (int32_t i = 0; i < r->checkpoint->file_count; i++) {
         consider_file(r, i, base, &seen);
         base += rs_safetensors_header(r->checkpoint, i)->entry_count;

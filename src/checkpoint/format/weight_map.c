@@ -80,14 +80,13 @@ static reshard_status read_mapping(reading *r, rs_json *json, const rs_json_toke
     rs_weight_map *map = r->map;
     rs_weight_mapping item = {.tensor = decode(key)};
     rs_json_token token;
-    void *items = map->items;
     reshard_status status =
         rs_json_expect(json, RS_JSON_STRING, "weight_map holds names of files only", &token);
     if (status == RESHARD_OK)
         status = find_file(r, json, &token, &item.file);
     if (status == RESHARD_OK)
-        status = rs_grow(r->context, &items, &map->capacity, map->count + 1, sizeof item);
-    map->items = items;
+        status =
+            rs_grow(r->context, &map->items, &map->capacity, map->count + 1, sizeof item);
     if (status == RESHARD_OK)
         map->items[map->count++] = item;
     return status;
@@ -115,10 +114,7 @@ static reshard_status read_text(reading *r, const char *name)
     rs_json_init(&json, name, r->map->text, r->map->text_bytes);
     reshard_status status =
         rs_json_expect(&json, RS_JSON_OBJECT_BEGIN, "the index is not an object", &token);
-    while (status == RESHARD_OK) {
-        status = rs_json_next(&json, &token);
-        if (status != RESHARD_OK || token.kind == RS_JSON_OBJECT_END)
-            break;
+    while (rs_json_next_member(&json, &token, &status)) {
         bool is_map = rs_json_token_is(&token, "weight_map");
         if (is_map && seen)
             return rs_json_fail(&json, &token, "weight_map occurs twice");

@@ -19,11 +19,9 @@
 reshard_status rs_occurrences_add(reshard_context *context, rs_occurrences *list,
                                   const rs_occurrence *item)
 {
-    void *items = list->items;
     assert(item->file >= 0 && item->ndim >= 0 && (item->ndim == 0 || item->shape != NULL));
     reshard_status status =
-        rs_grow(context, &items, &list->capacity, list->count + 1, sizeof(rs_occurrence));
-    list->items = items;
+        rs_grow(context, &list->items, &list->capacity, list->count + 1, sizeof(rs_occurrence));
     if (status == RESHARD_OK)
         list->items[list->count++] = *item;
     return status;
@@ -31,8 +29,7 @@ reshard_status rs_occurrences_add(reshard_context *context, rs_occurrences *list
 
 void rs_occurrences_release(reshard_context *context, rs_occurrences *list)
 {
-    if (list->items != NULL)
-        rs_release(context, list->items, (size_t)list->capacity * sizeof(rs_occurrence));
+    rs_release(context, list->items, (size_t)list->capacity * sizeof(rs_occurrence));
     *list = (rs_occurrences){0};
 }
 
@@ -67,10 +64,9 @@ reshard_status rs_store_note_once(reshard_checkpoint *checkpoint, const char *fo
 
 reshard_status rs_store_add_value(reshard_checkpoint *checkpoint, const rs_stored_value *value)
 {
-    void *items = checkpoint->values;
-    reshard_status status = rs_grow(checkpoint->context, &items, &checkpoint->value_capacity,
-                                    checkpoint->value_count + 1, sizeof(rs_stored_value));
-    checkpoint->values = items;
+    reshard_status status =
+        rs_grow(checkpoint->context, &checkpoint->values, &checkpoint->value_capacity,
+                checkpoint->value_count + 1, sizeof(rs_stored_value));
     if (status == RESHARD_OK)
         checkpoint->values[checkpoint->value_count++] = *value;
     return status;
@@ -94,10 +90,8 @@ reshard_status rs_store_keep_unreadable(reshard_checkpoint *checkpoint, reshard_
         return rs_allocation_status();
     memcpy(copy, name.bytes, name.count);
     copy[name.count] = '\0';
-    void *items = checkpoint->unreadable;
-    status = rs_grow(checkpoint->context, &items, &checkpoint->unreadable_capacity,
+    status = rs_grow(checkpoint->context, &checkpoint->unreadable, &checkpoint->unreadable_capacity,
                      checkpoint->unreadable_count + 1, sizeof item);
-    checkpoint->unreadable = items;
     if (status == RESHARD_OK)
         checkpoint->unreadable[checkpoint->unreadable_count++] = item;
     return status;
@@ -164,15 +158,18 @@ reshard_status rs_store_describe(rs_stored_tensor *tensor, rs_arena *arena, rs_s
 
 /* ---- joining --------------------------------------------------------------------------------- */
 
-static int compare_occurrences(const void *a, const void *b)
+int rs_compare_occurrences(const void *a, const void *b)
 {
     const rs_occurrence *x = a, *y = b;
     int order = rs_slice_compare(x->name, y->name);
-    if (order != 0)
-        return order;
-    if (x->file != y->file)
-        return x->file < y->file ? -1 : 1;
-    return (x->at > y->at) - (x->at < y->at);
+    return order != 0 ? order : (x->file > y->file) - (x->file < y->file);
+}
+
+static int compare_places(const void *a, const void *b)
+{
+    const rs_occurrence *x = a, *y = b;
+    int order = rs_compare_occurrences(a, b);
+    return order != 0 ? order : (x->at > y->at) - (x->at < y->at);
 }
 
 static reshard_status fail_differs(const reshard_checkpoint *checkpoint, const rs_occurrence *a,
@@ -318,8 +315,7 @@ static void sort_occurrences(rs_occurrences *list)
         are_by_name = rs_slice_compare(list->items[i - 1].name, list->items[i].name) <= 0;
     for (int64_t first = 0, end; first < list->count; first = end) {
         end = are_by_name ? find_end(list, first) : list->count;
-        rs_sort(list->items + first, (size_t)(end - first), sizeof(rs_occurrence),
-                compare_occurrences);
+        rs_sort(list->items + first, (size_t)(end - first), sizeof(rs_occurrence), compare_places);
     }
 }
 
