@@ -22,19 +22,9 @@
 extern "C" {
 #endif
 
-/* ---- formats --------------------------------------------------------------------------------- */
-
-typedef struct reshard_format {
-    size_t size;      /* sizeof(reshard_format), set by the caller */
-    const char *name; /* such as "hf", as calls take and return it. Static, like the description */
-    const char *description; /* a few words */
-    int reads, writes;       /* non-zero: this library can do it */
-    int is_split;            /* non-zero: written over a mesh; zero: whole tensors */
-    int needs_mesh;          /* non-zero: the files do not say how they are split */
-} reshard_format;
-
-/* The formats that this library knows, numbered from 0. Errors: RANGE beyond the last. */
-RESHARD_API reshard_status reshard_format_at(int32_t index, reshard_format *out_format);
+/* ==== simple =====================================================================================
+ * Open, find a tensor, read it.
+ */
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
@@ -97,14 +87,67 @@ RESHARD_API reshard_status reshard_checkpoint_open(reshard_context *context, con
                                                    reshard_checkpoint **out_checkpoint);
 RESHARD_API void reshard_checkpoint_destroy(reshard_checkpoint *checkpoint);
 
-/* ---- queries --------------------------------------------------------------------------------- */
+/* ---- tensors --------------------------------------------------------------------------------- */
+
+/* Pointers live as long as the checkpoint. */
+typedef struct reshard_stored_tensor {
+    size_t size;      /* sizeof(reshard_stored_tensor), set by the caller */
+    const char *name; /* name_bytes bytes of UTF-8, which may include NUL; a NUL follows */
+    size_t name_bytes;
+    reshard_dtype dtype;
+    int32_t ndim; /* may exceed RESHARD_NDIM_MAX */
+    const int64_t *shape;
+    uint64_t bytes;
+    /* Non-zero: the tensor cannot be cut (elements smaller than a byte, more than 8 dims). Boxes
+     * and layouts treat it as one dimension of `bytes` bytes. */
+    int opaque;
+    int64_t piece_count;
+    int64_t copy_count; /* additional copies of boxes, such as replicas in rank files */
+    /* With one_rank, the whole tensor that this is a part of: its shape, where the part begins, and
+     * its spec ("tp=2: S(0)"). NULL: the file does not say. */
+    int32_t whole_ndim;
+    const int64_t *whole_shape, *whole_offset;
+    const char *whole_spec;
+    /* The quantised type that the file has it in ("Q4_K"), if that is not its dtype: reading it
+     * gives the values, in the dtype. Else NULL. Static. */
+    const char *stored_as;
+    uint64_t stored_bytes; /* in the files, without copies */
+    /* Non-zero: says again, in another dtype, what other tensors say, as the 16-bit weights in
+     * ZeRO's files do. It is converted only if it is asked for, and is not in the digest of the
+     * checkpoint. */
+    int is_aside;
+} reshard_stored_tensor;
+
+/* Tensors are numbered in the order of their names, compared as bytes. */
+RESHARD_API int64_t reshard_checkpoint_tensor_count(const reshard_checkpoint *checkpoint);
+RESHARD_API reshard_status reshard_checkpoint_tensor(const reshard_checkpoint *checkpoint,
+                                                     int64_t index,
+                                                     reshard_stored_tensor *out_tensor);
+/* Errors: NOT_FOUND. */
+RESHARD_API reshard_status reshard_checkpoint_find(const reshard_checkpoint *checkpoint,
+                                                   const char *name, size_t name_bytes,
+                                                   int64_t *out_index);
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+/* Reads a box of a tensor, dense and row-major, into memory of exactly its size. box NULL: the
+ * whole tensor. Several threads may read at once. Errors: INVALID, RANGE, IO, CORRUPT. */
+RESHARD_API reshard_status reshard_checkpoint_read(const reshard_checkpoint *checkpoint,
+                                                   int64_t tensor, const reshard_box *box,
+                                                   void *memory, size_t bytes);
+
+/* ==== explicit ===================================================================================
+ * What a checkpoint holds besides tensors and where it lies; one rank's part of many tensors; views
+ * under another naming; digests and hashes.
+ */
+
+/* ---- what else there is ---------------------------------------------------------------------- */
 
 /* The name of the checkpoint's format, as in reshard_format. Static. */
 RESHARD_API const char *reshard_checkpoint_format(const reshard_checkpoint *checkpoint);
 /* Bytes of all tensors, each element counted once. */
 RESHARD_API uint64_t reshard_checkpoint_bytes(const reshard_checkpoint *checkpoint);
-RESHARD_API int32_t reshard_checkpoint_file_count(const reshard_checkpoint *checkpoint);
-/* How many of them, the first ones, are files on disk. Others are made from these while they are
+/* How many files, the first ones, are files on disk. Others are made from these while they are
  * read: what is compressed or quantised in them. */
 RESHARD_API int32_t reshard_checkpoint_disk_file_count(const reshard_checkpoint *checkpoint);
 /* The path of a file, relative to the checkpoint's folder. Lives as long as the checkpoint; NULL
@@ -171,45 +214,6 @@ RESHARD_API reshard_status reshard_checkpoint_unreadable(const reshard_checkpoin
                                                          int64_t index,
                                                          reshard_unreadable_tensor *out_tensor);
 
-/* Pointers live as long as the checkpoint. */
-typedef struct reshard_stored_tensor {
-    size_t size;      /* sizeof(reshard_stored_tensor), set by the caller */
-    const char *name; /* name_bytes bytes of UTF-8, which may include NUL; a NUL follows */
-    size_t name_bytes;
-    reshard_dtype dtype;
-    int32_t ndim; /* may exceed RESHARD_NDIM_MAX */
-    const int64_t *shape;
-    uint64_t bytes;
-    /* Non-zero: the tensor cannot be cut (elements smaller than a byte, more than 8 dims). Boxes
-     * and layouts treat it as one dimension of `bytes` bytes. */
-    int opaque;
-    int64_t piece_count;
-    int64_t copy_count; /* additional copies of boxes, such as replicas in rank files */
-    /* With one_rank, the whole tensor that this is a part of: its shape, where the part begins, and
-     * its spec ("tp=2: S(0)"). NULL: the file does not say. */
-    int32_t whole_ndim;
-    const int64_t *whole_shape, *whole_offset;
-    const char *whole_spec;
-    /* The quantised type that the file has it in ("Q4_K"), if that is not its dtype: reading it
-     * gives the values, in the dtype. Else NULL. Static. */
-    const char *stored_as;
-    uint64_t stored_bytes; /* in the files, without copies */
-    /* Non-zero: says again, in another dtype, what other tensors say, as the 16-bit weights in
-     * ZeRO's files do. It is converted only if it is asked for, and is not in the digest of the
-     * checkpoint. */
-    int is_aside;
-} reshard_stored_tensor;
-
-/* Tensors are numbered in the order of their names, compared as bytes. */
-RESHARD_API int64_t reshard_checkpoint_tensor_count(const reshard_checkpoint *checkpoint);
-RESHARD_API reshard_status reshard_checkpoint_tensor(const reshard_checkpoint *checkpoint,
-                                                     int64_t index,
-                                                     reshard_stored_tensor *out_tensor);
-/* Errors: NOT_FOUND. */
-RESHARD_API reshard_status reshard_checkpoint_find(const reshard_checkpoint *checkpoint,
-                                                   const char *name, size_t name_bytes,
-                                                   int64_t *out_index);
-
 /* A box of a tensor and the file that holds it. */
 typedef struct reshard_stored_piece {
     size_t size; /* sizeof(reshard_stored_piece), set by the caller */
@@ -227,13 +231,21 @@ RESHARD_API reshard_status reshard_checkpoint_piece(const reshard_checkpoint *ch
 RESHARD_API reshard_status reshard_checkpoint_layout(const reshard_checkpoint *checkpoint,
                                                      int64_t tensor, reshard_layout **out_layout);
 
-/* ---- reading --------------------------------------------------------------------------------- */
+/* ---- formats --------------------------------------------------------------------------------- */
 
-/* Reads a box of a tensor, dense and row-major, into memory of exactly its size. box NULL: the
- * whole tensor. Several threads may read at once. Errors: INVALID, RANGE, IO, CORRUPT. */
-RESHARD_API reshard_status reshard_checkpoint_read(const reshard_checkpoint *checkpoint,
-                                                   int64_t tensor, const reshard_box *box,
-                                                   void *memory, size_t bytes);
+typedef struct reshard_format {
+    size_t size;      /* sizeof(reshard_format), set by the caller */
+    const char *name; /* such as "hf", as calls take and return it. Static, like the description */
+    const char *description; /* a few words */
+    int reads, writes;       /* non-zero: this library can do it */
+    int is_split;            /* non-zero: written over a mesh; zero: whole tensors */
+    int needs_mesh;          /* non-zero: the files do not say how they are split */
+} reshard_format;
+
+/* The formats that this library knows, numbered from 0. Errors: RANGE beyond the last. */
+RESHARD_API reshard_status reshard_format_at(int32_t index, reshard_format *out_format);
+
+/* ---- what one rank holds --------------------------------------------------------------------- */
 
 /* A tensor, the layout it is split by, and the memory for one rank's part of it. */
 typedef struct reshard_rank_tensor {
@@ -273,23 +285,6 @@ RESHARD_API reshard_status reshard_checkpoint_read_rank(const reshard_checkpoint
                                                         int32_t rank, int64_t count,
                                                         const reshard_rank_tensor *tensors,
                                                         const reshard_read_options *options);
-
-/* The same for one tensor, without options and progress reports. */
-RESHARD_API reshard_status reshard_checkpoint_read_shards(const reshard_checkpoint *checkpoint,
-                                                          int64_t tensor,
-                                                          const reshard_layout *layout,
-                                                          int32_t rank, reshard_dtype dtype,
-                                                          void *const *shards);
-
-/* Maps a whole file into memory; `file` is its number, as in stored pieces. The mapping is private:
- * writing to it changes this process's copy of a page, never the file. It may outlive the
- * checkpoint, and is given back with unmap. If the file is truncated meanwhile, touching the lost
- * part ends the process with SIGBUS. Errors: RANGE; UNSUPPORTED for files that are unpacked as they
- * are read; IO. */
-RESHARD_API reshard_status reshard_checkpoint_map_file(const reshard_checkpoint *checkpoint,
-                                                       int32_t file, void **out_memory,
-                                                       size_t *out_bytes);
-RESHARD_API void reshard_checkpoint_unmap_file(void *memory, size_t bytes);
 
 /* ---- views ----------------------------------------------------------------------------------- */
 
@@ -380,6 +375,22 @@ RESHARD_API reshard_status reshard_checkpoint_hash(const reshard_checkpoint *che
                                                    const reshard_digest_options *options,
                                                    reshard_hashes **out_hashes);
 RESHARD_API void reshard_hashes_destroy(reshard_hashes *hashes);
+
+/* ==== advanced ===================================================================================
+ * The bytes of a file, for programs that find their way by reshard_checkpoint_piece.
+ */
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+/* Maps a whole file into memory; `file` is its number, as in stored pieces. The mapping is private:
+ * writing to it changes this process's copy of a page, never the file. It may outlive the
+ * checkpoint, and is given back with unmap. If the file is truncated meanwhile, touching the lost
+ * part ends the process with SIGBUS. Errors: RANGE; UNSUPPORTED for files that are unpacked as they
+ * are read; IO. */
+RESHARD_API reshard_status reshard_checkpoint_map_file(const reshard_checkpoint *checkpoint,
+                                                       int32_t file, void **out_memory,
+                                                       size_t *out_bytes);
+RESHARD_API void reshard_checkpoint_unmap_file(void *memory, size_t bytes);
 
 #ifdef __cplusplus
 }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the headers of libreshard declare. Made by scripts/python-declarations: do not edit."""
+"""What the package uses of libreshard's headers. Made by scripts/python-declarations: do not edit."""
 from ctypes import (CFUNCTYPE, POINTER, Structure, c_char, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_uint64,
                     c_void_p)
 from os import PathLike
@@ -12,17 +12,8 @@ RESHARD_VERSION_MINOR = 3
 RESHARD_VERSION_PATCH = 0
 RESHARD_ABI_VERSION = 2
 RESHARD_NDIM_MAX = 8
-RESHARD_DIGEST_TEXT = 33
-RESHARD_HASH_TEXT = 65
-RESHARD_VALUE_TEXT = 64
-RESHARD_DRAW_COLUMNS_MIN = 20
 RESHARD_FACTORS_MAX = 16
-RESHARD_STAGING_BYTES = 67108864
-RESHARD_STAGING_BYTES_MIN = 4096
-RESHARD_AXES_MAX = 16
 RESHARD_DIM_FLAT = -2147483648
-RESHARD_WORKER_MAX = 127
-RESHARD_REMOTE_DEVICE_TEXT = 192
 RESHARD_OK = 0
 RESHARD_ERR_INVALID = -1
 RESHARD_ERR_SYNTAX = -2
@@ -41,22 +32,6 @@ RESHARD_ERR_CORRUPT = -101
 RESHARD_ERR_CHECK = -102
 RESHARD_ERR_GROUP_BROKEN = -200
 RESHARD_ERR_TIMEOUT = -201
-RESHARD_HINT_NONE = 0
-RESHARD_HINT_SOURCE_MESH = 1
-RESHARD_HINT_TARGET_MESH = 2
-RESHARD_HINT_SET_KEY = 3
-RESHARD_HINT_RULES = 4
-RESHARD_HINT_CONFIG = 5
-RESHARD_HINT_DTYPE = 6
-RESHARD_HINT_EXCLUDE = 7
-RESHARD_HINT_PADDING = 8
-RESHARD_HINT_RESUME = 9
-RESHARD_HINT_FINISH = 10
-RESHARD_HINT_DEQUANTIZE = 11
-RESHARD_HINT_LIKE = 12
-RESHARD_HINT_BLOCK_TYPE = 13
-RESHARD_HINT_COUNT = 14
-RESHARD_DTYPE_NONE = 0
 RESHARD_BOOL = 1
 RESHARD_F4 = 2
 RESHARD_F6_E2M3 = 3
@@ -80,7 +55,6 @@ RESHARD_F64 = 20
 RESHARD_I64 = 21
 RESHARD_U64 = 22
 RESHARD_C128 = 23
-RESHARD_DTYPE_COUNT = 24
 RESHARD_SUM = 0
 RESHARD_AVG = 1
 RESHARD_PROD = 2
@@ -89,56 +63,33 @@ RESHARD_MAX = 4
 RESHARD_BAND = 5
 RESHARD_BOR = 6
 RESHARD_BXOR = 7
-RESHARD_REDUCTION_COUNT = 8
-RESHARD_REPLICATE = 0
+RESHARD_HINT_NONE = 0
+RESHARD_HINT_SOURCE_MESH = 1
+RESHARD_HINT_TARGET_MESH = 2
+RESHARD_HINT_SET_KEY = 3
+RESHARD_HINT_RULES = 4
+RESHARD_HINT_CONFIG = 5
+RESHARD_HINT_DTYPE = 6
+RESHARD_HINT_EXCLUDE = 7
+RESHARD_HINT_PADDING = 8
+RESHARD_HINT_RESUME = 9
+RESHARD_HINT_FINISH = 10
+RESHARD_HINT_DEQUANTIZE = 11
+RESHARD_HINT_LIKE = 12
+RESHARD_HINT_BLOCK_TYPE = 13
+RESHARD_HINT_COUNT = 14
 RESHARD_PARTIAL = 1
 RESHARD_AT = 2
 RESHARD_SHARD = 3
 RESHARD_CHUNK = 0
-RESHARD_BALANCED = 1
-RESHARD_PACKED = 2
-RESHARD_STRIDED = 3
-RESHARD_RAGGED = 4
-RESHARD_CYCLIC = 5
-RESHARD_SPEC_CUTS = 0
-RESHARD_SPEC_BOXES = 1
-RESHARD_SPEC_COVER = 2
-RESHARD_SPEC_CALLBACK = 3
-RESHARD_ALL_GATHER = 1
-RESHARD_REDUCE_SCATTER = 2
-RESHARD_ALL_REDUCE = 3
-RESHARD_BROADCAST = 4
-RESHARD_SCATTER = 5
-RESHARD_GATHER = 6
-RESHARD_REDUCE = 7
-RESHARD_ALL_TO_ALL_SINGLE = 8
-RESHARD_ALL_TO_ALL = 9
 RESHARD_BALANCE_RULE = 0
 RESHARD_BALANCE_EXACT = 1
-RESHARD_BOTTLENECK_NONE = 0
-RESHARD_BOTTLENECK_NIC_OUT = 1
-RESHARD_BOTTLENECK_NIC_IN = 2
-RESHARD_BOTTLENECK_INTRA_OUT = 3
-RESHARD_BOTTLENECK_INTRA_IN = 4
-RESHARD_BOTTLENECK_MEMORY = 5
 RESHARD_DIFFERENCE_ONLY_IN_A = 1
 RESHARD_DIFFERENCE_ONLY_IN_B = 2
 RESHARD_DIFFERENCE_DTYPE = 3
 RESHARD_DIFFERENCE_SHAPE = 4
 RESHARD_DIFFERENCE_BYTES = 5
-RESHARD_DRAW_TEXT = 0
 RESHARD_DRAW_SVG = 1
-RESHARD_MAP_LEFT = 0
-RESHARD_MAP_RIGHT = 1
-RESHARD_MAP_LINKS = 0
-RESHARD_MAP_FILL = 1
-RESHARD_MAP_COPY = 2
-RESHARD_MAP_OBJECT = 3
-RESHARD_MAP_USED = 0
-RESHARD_MAP_DROPPED = 1
-RESHARD_MAP_EXPECTED = 2
-RESHARD_MAP_REPEATED = 3
-RESHARD_MOVE_COPY = 0
 RESHARD_MOVE_COMBINE = 1
 RESHARD_MOVE_FILL = 2
 RESHARD_MOVE_ADD = 3
@@ -181,7 +132,6 @@ REDUCTIONS = {
 }
 
 reshard_rank_fn = CFUNCTYPE(c_int32, c_void_p, c_void_p)
-reshard_shards_fn = CFUNCTYPE(c_int32, c_void_p, c_int32, POINTER(c_int64), c_void_p)
 
 
 class reshard_error(Structure):
@@ -273,15 +223,6 @@ class reshard_shard(Structure):
     ]
 
 
-class reshard_remote_device(Structure):
-    _fields_ = [
-        ("rank", c_int32),
-        ("worker", c_char * 128),
-        ("device", c_char * 32),
-        ("device_index", c_int32),
-    ]
-
-
 class reshard_shards(Structure):
     _fields_ = [
         ("count", c_int64),
@@ -293,18 +234,6 @@ class reshard_trace_options(Structure):
     _fields_ = [
         ("size", c_size_t),
         ("thread_events_max", c_int64),
-    ]
-
-
-class reshard_format(Structure):
-    _fields_ = [
-        ("size", c_size_t),
-        ("name", c_char_p),
-        ("description", c_char_p),
-        ("reads", c_int),
-        ("writes", c_int),
-        ("is_split", c_int),
-        ("needs_mesh", c_int),
     ]
 
 
@@ -323,37 +252,6 @@ class reshard_checkpoint_options(Structure):
         ("config", c_char_p),
         ("unreadable", c_int),
         ("unfinished", c_int),
-    ]
-
-
-class reshard_stored_value(Structure):
-    _fields_ = [
-        ("size", c_size_t),
-        ("name", c_void_p),
-        ("name_bytes", c_size_t),
-        ("text", c_char_p),
-        ("type", c_char_p),
-        ("item_count", c_int64),
-        ("is_json", c_int),
-    ]
-
-
-class reshard_stored_text(Structure):
-    _fields_ = [
-        ("size", c_size_t),
-        ("key", c_void_p),
-        ("key_bytes", c_size_t),
-        ("text", c_void_p),
-        ("text_bytes", c_size_t),
-    ]
-
-
-class reshard_unreadable_tensor(Structure):
-    _fields_ = [
-        ("size", c_size_t),
-        ("name", c_void_p),
-        ("name_bytes", c_size_t),
-        ("reason", c_char_p),
     ]
 
 
@@ -379,6 +277,27 @@ class reshard_stored_tensor(Structure):
     ]
 
 
+class reshard_stored_value(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("name", c_void_p),
+        ("name_bytes", c_size_t),
+        ("text", c_char_p),
+        ("type", c_char_p),
+        ("item_count", c_int64),
+        ("is_json", c_int),
+    ]
+
+
+class reshard_unreadable_tensor(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("name", c_void_p),
+        ("name_bytes", c_size_t),
+        ("reason", c_char_p),
+    ]
+
+
 class reshard_stored_piece(Structure):
     _fields_ = [
         ("size", c_size_t),
@@ -386,6 +305,18 @@ class reshard_stored_piece(Structure):
         ("at", c_uint64),
         ("box", reshard_box),
         ("strides", c_int64 * 8),
+    ]
+
+
+class reshard_format(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("name", c_char_p),
+        ("description", c_char_p),
+        ("reads", c_int),
+        ("writes", c_int),
+        ("is_split", c_int),
+        ("needs_mesh", c_int),
     ]
 
 
@@ -455,88 +386,11 @@ class reshard_live_tensor(Structure):
     ]
 
 
-class reshard_checkpoint_load_options(Structure):
-    _fields_ = [
-        ("size", c_size_t),
-        ("read_once", c_int),
-        ("trace", c_void_p),
-        ("values_overflowed", POINTER(c_uint64)),
-    ]
-
-
 class reshard_checkpoint_save_options(Structure):
     _fields_ = [
         ("size", c_size_t),
         ("no_sync", c_int),
         ("trace", c_void_p),
-    ]
-
-
-class reshard_exchange(Structure):
-    _fields_ = [
-        ("size", c_size_t),
-        ("kind", c_int),
-        ("dtype", c_int),
-        ("reduction", c_int),
-        ("root", c_int32),
-        ("count", c_int64),
-        ("counts", POINTER(c_int64)),
-        ("send_counts", POINTER(c_int64)),
-        ("receive_counts", POINTER(c_int64)),
-        ("source", c_void_p),
-        ("target", c_void_p),
-        ("sources", POINTER(c_void_p)),
-        ("targets", POINTER(c_void_p)),
-    ]
-
-
-class reshard_chunks(Structure):
-    _fields_ = [
-        ("dim", c_int32),
-        ("count", c_int32),
-        ("ranks", POINTER(c_int32)),
-    ]
-
-
-class reshard_plan_tensor(Structure):
-    _fields_ = [
-        ("name", c_char_p),
-        ("layout", c_void_p),
-        ("dtype", c_int),
-    ]
-
-
-class reshard_link(Structure):
-    _fields_ = [
-        ("source", c_int32),
-        ("target", c_int32),
-        ("source_box", reshard_box),
-        ("target_box", reshard_box),
-        ("factor_count", c_int32),
-        ("factors", c_int64 * 16),
-        ("order", c_int32 * 16),
-    ]
-
-
-class reshard_link_axis(Structure):
-    _fields_ = [
-        ("size", c_int64),
-        ("source_dim", c_int32),
-        ("target_dim", c_int32),
-        ("source_step", c_int64),
-        ("target_step", c_int64),
-    ]
-
-
-class reshard_strided_link(Structure):
-    _fields_ = [
-        ("size", c_size_t),
-        ("source", c_int32),
-        ("target", c_int32),
-        ("source_at", c_int64 * 8),
-        ("target_at", c_int64 * 8),
-        ("axis_count", c_int32),
-        ("axes", reshard_link_axis * 16),
     ]
 
 
@@ -566,36 +420,23 @@ class reshard_plan_stats(Structure):
     ]
 
 
-class reshard_cluster(Structure):
+class reshard_plan_tensor(Structure):
     _fields_ = [
-        ("size", c_size_t),
-        ("nodes", c_int32),
-        ("per_node", c_int32),
-        ("nic", c_double),
-        ("intra", c_double),
-        ("memory", c_double),
-        ("latency", c_double),
-        ("read", c_double),
-        ("write", c_double),
-        ("copy", c_double),
-        ("scattered", c_double),
+        ("name", c_char_p),
+        ("layout", c_void_p),
+        ("dtype", c_int),
     ]
 
 
-class reshard_stage_prediction(Structure):
+class reshard_link(Structure):
     _fields_ = [
-        ("size", c_size_t),
-        ("seconds", c_double),
-        ("latency_seconds", c_double),
-        ("bottleneck", c_int),
-        ("which", c_int32),
-        ("bytes", c_uint64),
-        ("peers", c_int32),
-        ("bytes_between_nodes", c_uint64),
-        ("bytes_within_nodes", c_uint64),
-        ("bytes_kept", c_uint64),
-        ("bytes_scattered", c_uint64),
-        ("bytes_packed", c_uint64),
+        ("source", c_int32),
+        ("target", c_int32),
+        ("source_box", reshard_box),
+        ("target_box", reshard_box),
+        ("factor_count", c_int32),
+        ("factors", c_int64 * 16),
+        ("order", c_int32 * 16),
     ]
 
 
@@ -629,6 +470,34 @@ class reshard_conversion_options(Structure):
         ("map_text", c_char_p),
         ("as", c_char_p),
         ("like", c_char_p),
+    ]
+
+
+class reshard_conversion_run_options(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("resume", c_int),
+        ("verify", c_int),
+        ("link", c_int),
+        ("no_sync", c_int),
+        ("journal_bytes", c_uint64),
+    ]
+
+
+class reshard_conversion_report(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("bytes_read", c_uint64),
+        ("bytes_written", c_uint64),
+        ("bytes_shared", c_uint64),
+        ("bytes_resumed", c_uint64),
+        ("bytes_digested", c_uint64),
+        ("tensors_digested", c_int64),
+        ("source_digest", c_char * 33),
+        ("digest", c_char * 33),
+        ("bytes_verified", c_uint64),
+        ("values_overflowed", c_uint64),
+        ("crcs_unchecked", c_int64),
     ]
 
 
@@ -672,34 +541,6 @@ class reshard_conversion_tensor(Structure):
         ("map_line", c_int32),
         ("layout", c_void_p),
         ("link_count", c_int64),
-    ]
-
-
-class reshard_conversion_run_options(Structure):
-    _fields_ = [
-        ("size", c_size_t),
-        ("resume", c_int),
-        ("verify", c_int),
-        ("link", c_int),
-        ("no_sync", c_int),
-        ("journal_bytes", c_uint64),
-    ]
-
-
-class reshard_conversion_report(Structure):
-    _fields_ = [
-        ("size", c_size_t),
-        ("bytes_read", c_uint64),
-        ("bytes_written", c_uint64),
-        ("bytes_shared", c_uint64),
-        ("bytes_resumed", c_uint64),
-        ("bytes_digested", c_uint64),
-        ("tensors_digested", c_int64),
-        ("source_digest", c_char * 33),
-        ("digest", c_char * 33),
-        ("bytes_verified", c_uint64),
-        ("values_overflowed", c_uint64),
-        ("crcs_unchecked", c_int64),
     ]
 
 
@@ -794,62 +635,6 @@ class reshard_exec_options(Structure):
     ]
 
 
-class reshard_map_options(Structure):
-    _fields_ = [
-        ("size", c_size_t),
-        ("file_name", c_char_p),
-        ("find", CFUNCTYPE(c_char_p, c_void_p, c_char_p, POINTER(c_size_t))),
-        ("user", c_void_p),
-    ]
-
-
-class reshard_map_tensor(Structure):
-    _fields_ = [
-        ("name", c_char_p),
-        ("dtype", c_int),
-        ("ndim", c_int32),
-        ("shape", POINTER(c_int64)),
-    ]
-
-
-class reshard_map_resolve_options(Structure):
-    _fields_ = [
-        ("size", c_size_t),
-        ("set_count", c_int32),
-        ("sets", POINTER(c_char_p)),
-        ("config_folder", c_char_p),
-    ]
-
-
-class reshard_map_target(Structure):
-    _fields_ = [
-        ("size", c_size_t),
-        ("name", c_char_p),
-        ("dtype", c_int),
-        ("ndim", c_int32),
-        ("shape", POINTER(c_int64)),
-        ("origin", c_int),
-        ("value", c_double),
-        ("copied", c_int64),
-        ("added", c_double),
-        ("link_first", c_int64),
-        ("link_count", c_int64),
-        ("line", c_int32),
-        ("file", c_char_p),
-    ]
-
-
-class reshard_map_use(Structure):
-    _fields_ = [
-        ("size", c_size_t),
-        ("fate", c_int),
-        ("value", c_double),
-        ("same_as", c_int64),
-        ("surplus", c_int64),
-        ("line", c_int32),
-    ]
-
-
 class reshard_family(Structure):
     _fields_ = [
         ("size", c_size_t),
@@ -865,14 +650,6 @@ class reshard_naming(Structure):
         ("size", c_size_t),
         ("name", c_char_p),
         ("summary", c_char_p),
-    ]
-
-
-class reshard_naming_map(Structure):
-    _fields_ = [
-        ("size", c_size_t),
-        ("name", c_char_p),
-        ("text", c_char_p),
     ]
 
 
@@ -940,40 +717,12 @@ class reshard_part_moves(Structure):
     ]
 
 
-class reshard_part_stats(Structure):
-    _fields_ = [
-        ("size", c_size_t),
-        ("bytes_in", c_uint64),
-        ("bytes_out", c_uint64),
-        ("bytes_kept", c_uint64),
-        ("moves", c_uint64),
-        ("moves_out", c_uint64),
-        ("records", c_uint64),
-        ("staging_bytes_peak", c_uint64),
-    ]
-
-
 class reshard_stream(Structure):
     _fields_ = [
         ("count", c_int64),
         ("moves", POINTER(reshard_move)),
         ("links", POINTER(c_int32)),
         ("offsets", POINTER(c_uint64)),
-    ]
-
-
-class reshard_sim_options(Structure):
-    _fields_ = [
-        ("size", c_size_t),
-        ("seed", c_uint64),
-        ("mapped", c_int),
-        ("node_size", c_int32),
-        ("fail_message", c_int64),
-        ("stop_rank", c_int32),
-        ("stop_after", c_int64),
-        ("delay_message", c_int64),
-        ("reorder_message", c_int64),
-        ("out_reached", POINTER(c_int)),
     ]
 
 
@@ -1010,71 +759,39 @@ class reshard_endpoint(Structure):
 FUNCTIONS = {
     "reshard_version": lambda: (c_char_p, []),
     "reshard_abi_version": lambda: (c_int32, []),
-    "reshard_status_name": lambda: (c_char_p, [c_int32]),
-    "reshard_status_text": lambda: (c_char_p, [c_int32]),
-    "reshard_error_text": lambda: (c_char_p, []),
+    "reshard_reduction_name": lambda: (c_char_p, [c_int]),
     "reshard_error_get": lambda: (STATUS, [POINTER(reshard_error)]),
     "reshard_error_put": lambda: (STATUS, [POINTER(reshard_error)]),
     "reshard_error_set": lambda: (STATUS, [c_int32, c_char_p]),
-    "reshard_text_escape": lambda: (c_size_t, [c_char_p, c_size_t, c_char_p, c_size_t]),
     "reshard_context_create": lambda: (STATUS, [POINTER(reshard_context_options), POINTER(c_void_p)]),
-    "reshard_context_destroy": lambda: (None, [c_void_p]),
-    "reshard_context_bytes": lambda: (c_size_t, [c_void_p]),
-    "reshard_context_bytes_peak": lambda: (c_size_t, [c_void_p]),
-    "reshard_context_reset_peak": lambda: (None, [c_void_p]),
-    "reshard_context_bytes_kept": lambda: (c_size_t, [c_void_p]),
-    "reshard_context_trim": lambda: (None, [c_void_p]),
-    "reshard_dtype_name": lambda: (c_char_p, [c_int]),
-    "reshard_dtype_bits": lambda: (c_int32, [c_int]),
-    "reshard_dtype_parse": lambda: (STATUS, [c_char_p, POINTER(c_int)]),
-    "reshard_reduction_name": lambda: (c_char_p, [c_int]),
-    "reshard_group_self": lambda: (STATUS, [c_void_p, POINTER(c_void_p)]),
     "reshard_group_run": lambda: (STATUS, [c_void_p, c_int32, reshard_rank_fn, c_void_p]),
     "reshard_group_retain": lambda: (c_void_p, [c_void_p]),
     "reshard_group_release": lambda: (None, [c_void_p]),
     "reshard_group_rank": lambda: (c_int32, [c_void_p]),
     "reshard_group_size": lambda: (c_int32, [c_void_p]),
-    "reshard_group_parent_rank": lambda: (c_int32, [c_void_p, c_int32]),
-    "reshard_group_transport_name": lambda: (c_char_p, [c_void_p]),
-    "reshard_group_set_default": lambda: (None, [c_void_p]),
-    "reshard_group_default": lambda: (c_void_p, []),
-    "reshard_group_subset": lambda: (STATUS, [c_void_p, c_int32, POINTER(c_int32), POINTER(c_void_p)]),
     "reshard_group_barrier": lambda: (STATUS, [c_void_p]),
+    "reshard_group_transport_name": lambda: (c_char_p, [c_void_p]),
+    "reshard_group_subset": lambda: (STATUS, [c_void_p, c_int32, POINTER(c_int32), POINTER(c_void_p)]),
     "reshard_group_agree": lambda: (STATUS, [c_void_p, c_int32]),
     "reshard_group_gather_bytes": lambda: (STATUS, [c_void_p, c_void_p, c_size_t, c_void_p]),
     "reshard_group_break": lambda: (None, [c_void_p, c_char_p]),
-    "reshard_group_alloc": lambda: (STATUS, [c_void_p, c_size_t, POINTER(c_void_p)]),
-    "reshard_group_free": lambda: (None, [c_void_p, c_void_p]),
     "reshard_shape_parse": lambda: (STATUS, [c_char_p, POINTER(c_int32), POINTER(c_int64)]),
-    "reshard_mesh_create": lambda: (STATUS, [c_void_p, c_int32, POINTER(c_char_p), POINTER(c_int32), POINTER(c_int32), POINTER(c_void_p)]),
+    "reshard_spec_parse": lambda: (STATUS, [c_void_p, c_char_p, POINTER(c_void_p)]),
+    "reshard_spec_text": lambda: (STATUS, [c_void_p, c_char_p, c_size_t, POINTER(c_size_t)]),
+    "reshard_spec_retain": lambda: (c_void_p, [c_void_p]),
+    "reshard_spec_release": lambda: (None, [c_void_p]),
     "reshard_mesh_parse": lambda: (STATUS, [c_void_p, c_char_p, POINTER(c_void_p)]),
-    "reshard_mesh_retain": lambda: (c_void_p, [c_void_p]),
     "reshard_mesh_release": lambda: (None, [c_void_p]),
     "reshard_mesh_axis_count": lambda: (c_int32, [c_void_p]),
     "reshard_mesh_size": lambda: (c_int32, [c_void_p]),
     "reshard_mesh_axis_size": lambda: (c_int32, [c_void_p, c_int32]),
     "reshard_mesh_axis_name": lambda: (c_char_p, [c_void_p, c_int32]),
-    "reshard_mesh_find_axis": lambda: (c_int32, [c_void_p, c_char_p]),
     "reshard_mesh_rank_at": lambda: (c_int32, [c_void_p, c_int32]),
     "reshard_mesh_position_of": lambda: (c_int32, [c_void_p, c_int32]),
-    "reshard_spec_parse": lambda: (STATUS, [c_void_p, c_char_p, POINTER(c_void_p)]),
-    "reshard_spec_create": lambda: (STATUS, [c_void_p, c_void_p, c_int32, POINTER(reshard_cut), POINTER(c_void_p)]),
-    "reshard_spec_chunk": lambda: (STATUS, [c_void_p, c_int32, c_int32, POINTER(c_int32), POINTER(c_void_p)]),
-    "reshard_spec_boxes": lambda: (STATUS, [c_void_p, c_int, c_int32, POINTER(c_int64), c_int64, POINTER(reshard_shard), POINTER(c_void_p)]),
-    "reshard_shard_sink_add": lambda: (STATUS, [c_void_p, POINTER(reshard_shard)]),
-    "reshard_spec_callback": lambda: (STATUS, [c_void_p, c_int, reshard_shards_fn, c_void_p, CFUNCTYPE(None, c_void_p), POINTER(c_void_p)]),
-    "reshard_spec_retain": lambda: (c_void_p, [c_void_p]),
-    "reshard_spec_release": lambda: (None, [c_void_p]),
-    "reshard_spec_get_kind": lambda: (c_int, [c_void_p]),
     "reshard_spec_mesh": lambda: (c_void_p, [c_void_p]),
     "reshard_spec_cut_count": lambda: (c_int32, [c_void_p]),
     "reshard_spec_cut": lambda: (POINTER(reshard_cut), [c_void_p, c_int32]),
-    "reshard_spec_text": lambda: (STATUS, [c_void_p, c_char_p, c_size_t, POINTER(c_size_t)]),
-    "reshard_remote_device_parse": lambda: (STATUS, [c_char_p, POINTER(reshard_remote_device)]),
-    "reshard_remote_device_text": lambda: (None, [POINTER(reshard_remote_device), c_char_p, c_size_t]),
-    "reshard_remote_device_equals": lambda: (c_int, [POINTER(reshard_remote_device), POINTER(reshard_remote_device)]),
     "reshard_layout_create": lambda: (STATUS, [c_void_p, c_void_p, c_int32, POINTER(c_int64), POINTER(c_void_p)]),
-    "reshard_layout_parse": lambda: (STATUS, [c_void_p, c_char_p, c_int32, POINTER(c_int64), POINTER(c_void_p)]),
     "reshard_layout_retain": lambda: (c_void_p, [c_void_p]),
     "reshard_layout_release": lambda: (None, [c_void_p]),
     "reshard_layout_ndim": lambda: (c_int32, [c_void_p]),
@@ -1082,168 +799,85 @@ FUNCTIONS = {
     "reshard_layout_spec": lambda: (c_void_p, [c_void_p]),
     "reshard_layout_rank_count": lambda: (c_int32, [c_void_p]),
     "reshard_layout_rank_at": lambda: (c_int32, [c_void_p, c_int32]),
-    "reshard_layout_rank_max": lambda: (c_int32, [c_void_p]),
     "reshard_layout_equals": lambda: (c_int, [c_void_p, c_void_p]),
     "reshard_layout_shards": lambda: (STATUS, [c_void_p, c_int32, POINTER(POINTER(reshard_shards))]),
-    "reshard_layout_shards_head": lambda: (STATUS, [c_void_p, c_int32, c_int64, POINTER(c_int64), POINTER(POINTER(reshard_shards))]),
     "reshard_layout_all_shards": lambda: (STATUS, [c_void_p, POINTER(POINTER(reshard_shards))]),
     "reshard_shards_destroy": lambda: (None, [POINTER(reshard_shards)]),
-    "reshard_shards_check_overlap": lambda: (STATUS, [c_void_p, c_int64, POINTER(reshard_shard)]),
-    "reshard_shards_check_tiling": lambda: (STATUS, [c_void_p, c_int32, POINTER(c_int64), c_int64, POINTER(reshard_shard)]),
-    "reshard_spec_infer": lambda: (STATUS, [c_void_p, c_int32, POINTER(c_int64), c_int64, POINTER(reshard_shard), POINTER(c_void_p)]),
-    "reshard_layout_infer": lambda: (STATUS, [c_void_p, POINTER(c_void_p)]),
-    "reshard_split_size": lambda: (STATUS, [c_int64, c_int64, POINTER(c_int64)]),
-    "reshard_chunk_size": lambda: (STATUS, [c_int64, c_int64, c_int64, POINTER(c_int64)]),
-    "reshard_placement_index": lambda: (STATUS, [POINTER(c_int32), c_int32, c_int32, POINTER(c_int32)]),
-    "reshard_build_metadata": lambda: (STATUS, [c_void_p, c_int32, POINTER(c_int64), c_int32, POINTER(c_int32), c_int32, POINTER(c_int32), POINTER(POINTER(reshard_shards))]),
     "reshard_trace_create": lambda: (STATUS, [c_void_p, c_void_p, c_char_p, POINTER(reshard_trace_options), POINTER(c_void_p)]),
     "reshard_trace_destroy": lambda: (None, [c_void_p]),
     "reshard_trace_write": lambda: (STATUS, [c_void_p]),
     "reshard_trace_dropped": lambda: (c_uint64, [c_void_p]),
-    "reshard_format_at": lambda: (STATUS, [c_int32, POINTER(reshard_format)]),
     "reshard_checkpoint_open": lambda: (STATUS, [c_void_p, c_char_p, POINTER(reshard_checkpoint_options), POINTER(c_void_p)]),
     "reshard_checkpoint_destroy": lambda: (None, [c_void_p]),
+    "reshard_checkpoint_tensor_count": lambda: (c_int64, [c_void_p]),
+    "reshard_checkpoint_tensor": lambda: (STATUS, [c_void_p, c_int64, POINTER(reshard_stored_tensor)]),
+    "reshard_checkpoint_find": lambda: (STATUS, [c_void_p, c_char_p, c_size_t, POINTER(c_int64)]),
+    "reshard_checkpoint_read": lambda: (STATUS, [c_void_p, c_int64, POINTER(reshard_box), c_void_p, c_size_t]),
     "reshard_checkpoint_format": lambda: (c_char_p, [c_void_p]),
     "reshard_checkpoint_bytes": lambda: (c_uint64, [c_void_p]),
-    "reshard_checkpoint_file_count": lambda: (c_int32, [c_void_p]),
     "reshard_checkpoint_disk_file_count": lambda: (c_int32, [c_void_p]),
     "reshard_checkpoint_file_name": lambda: (c_char_p, [c_void_p, c_int32]),
     "reshard_checkpoint_note": lambda: (c_char_p, [c_void_p, c_int64]),
     "reshard_checkpoint_warning": lambda: (c_char_p, [c_void_p, c_int64]),
     "reshard_checkpoint_value": lambda: (STATUS, [c_void_p, c_int64, POINTER(reshard_stored_value)]),
-    "reshard_checkpoint_value_text": lambda: (STATUS, [c_void_p, c_int64, c_int64, c_char_p, c_size_t]),
-    "reshard_checkpoint_text": lambda: (STATUS, [c_void_p, c_int64, POINTER(reshard_stored_text)]),
     "reshard_checkpoint_unreadable": lambda: (STATUS, [c_void_p, c_int64, POINTER(reshard_unreadable_tensor)]),
-    "reshard_checkpoint_tensor_count": lambda: (c_int64, [c_void_p]),
-    "reshard_checkpoint_tensor": lambda: (STATUS, [c_void_p, c_int64, POINTER(reshard_stored_tensor)]),
-    "reshard_checkpoint_find": lambda: (STATUS, [c_void_p, c_char_p, c_size_t, POINTER(c_int64)]),
     "reshard_checkpoint_piece": lambda: (STATUS, [c_void_p, c_int64, c_int64, POINTER(reshard_stored_piece)]),
     "reshard_checkpoint_layout": lambda: (STATUS, [c_void_p, c_int64, POINTER(c_void_p)]),
-    "reshard_checkpoint_read": lambda: (STATUS, [c_void_p, c_int64, POINTER(reshard_box), c_void_p, c_size_t]),
+    "reshard_format_at": lambda: (STATUS, [c_int32, POINTER(reshard_format)]),
     "reshard_checkpoint_read_rank": lambda: (STATUS, [c_void_p, c_int32, c_int64, POINTER(reshard_rank_tensor), POINTER(reshard_read_options)]),
-    "reshard_checkpoint_read_shards": lambda: (STATUS, [c_void_p, c_int64, c_void_p, c_int32, c_int, POINTER(c_void_p)]),
-    "reshard_checkpoint_map_file": lambda: (STATUS, [c_void_p, c_int32, POINTER(c_void_p), POINTER(c_size_t)]),
-    "reshard_checkpoint_unmap_file": lambda: (None, [c_void_p, c_size_t]),
     "reshard_checkpoint_view": lambda: (STATUS, [c_void_p, POINTER(reshard_view_options), POINTER(c_void_p)]),
     "reshard_checkpoint_digest": lambda: (STATUS, [c_void_p, POINTER(reshard_digest_options), POINTER(POINTER(reshard_digests))]),
     "reshard_digests_destroy": lambda: (None, [POINTER(reshard_digests)]),
     "reshard_checkpoint_hash": lambda: (STATUS, [c_void_p, POINTER(reshard_digest_options), POINTER(POINTER(reshard_hashes))]),
     "reshard_hashes_destroy": lambda: (None, [POINTER(reshard_hashes)]),
-    "reshard_checkpoint_load": lambda: (STATUS, [c_void_p, c_void_p, c_int64, POINTER(reshard_live_tensor), POINTER(reshard_checkpoint_load_options)]),
+    "reshard_checkpoint_map_file": lambda: (STATUS, [c_void_p, c_int32, POINTER(c_void_p), POINTER(c_size_t)]),
+    "reshard_checkpoint_unmap_file": lambda: (None, [c_void_p, c_size_t]),
     "reshard_checkpoint_save": lambda: (STATUS, [c_void_p, c_void_p, c_char_p, c_int64, POINTER(reshard_live_tensor), POINTER(reshard_checkpoint_save_options)]),
-    "reshard_work_test": lambda: (STATUS, [c_void_p, POINTER(c_int)]),
-    "reshard_work_wait": lambda: (STATUS, [c_void_p]),
-    "reshard_work_restart": lambda: (STATUS, [c_void_p]),
-    "reshard_work_destroy": lambda: (None, [c_void_p]),
     "reshard_all_gather": lambda: (STATUS, [c_void_p, c_void_p, c_int, c_int64, POINTER(c_int64), c_void_p, c_void_p]),
     "reshard_reduce_scatter": lambda: (STATUS, [c_void_p, c_void_p, c_int, c_int, c_int64, POINTER(c_int64), c_void_p, c_void_p]),
     "reshard_all_reduce": lambda: (STATUS, [c_void_p, c_void_p, c_int, c_int, c_int64, c_void_p, c_void_p]),
     "reshard_broadcast": lambda: (STATUS, [c_void_p, c_void_p, c_int, c_int32, c_int64, c_void_p, c_void_p]),
-    "reshard_scatter": lambda: (STATUS, [c_void_p, c_void_p, c_int, c_int32, c_int64, POINTER(c_int64), c_void_p, c_void_p]),
-    "reshard_gather": lambda: (STATUS, [c_void_p, c_void_p, c_int, c_int32, c_int64, POINTER(c_int64), c_void_p, c_void_p]),
-    "reshard_reduce": lambda: (STATUS, [c_void_p, c_void_p, c_int, c_int, c_int32, c_int64, c_void_p, c_void_p]),
     "reshard_all_to_all_single": lambda: (STATUS, [c_void_p, c_void_p, c_int, POINTER(c_int64), POINTER(c_int64), c_void_p, c_void_p]),
-    "reshard_all_to_all": lambda: (STATUS, [c_void_p, c_void_p, c_int, POINTER(c_int64), POINTER(c_int64), POINTER(c_void_p), POINTER(c_void_p)]),
-    "reshard_exchange_start": lambda: (STATUS, [c_void_p, c_void_p, POINTER(reshard_exchange), POINTER(c_void_p)]),
     "reshard_send": lambda: (STATUS, [c_void_p, c_void_p, c_int, c_int32, c_int64, c_void_p]),
     "reshard_receive": lambda: (STATUS, [c_void_p, c_void_p, c_int, c_int32, c_int64, c_void_p]),
-    "reshard_send_start": lambda: (STATUS, [c_void_p, c_void_p, c_int, c_int32, c_int64, c_void_p, POINTER(c_void_p)]),
-    "reshard_receive_start": lambda: (STATUS, [c_void_p, c_void_p, c_int, c_int32, c_int64, c_void_p, POINTER(c_void_p)]),
-    "reshard_local_shard_volume": lambda: (STATUS, [c_void_p, c_int32, POINTER(c_int64), POINTER(reshard_chunks), c_int32, POINTER(c_int64)]),
-    "reshard_reshard_local_shard": lambda: (STATUS, [c_void_p, c_void_p, c_int32, POINTER(c_int64), c_int, POINTER(reshard_chunks), POINTER(reshard_chunks), c_void_p, c_void_p]),
-    "reshard_reshuffle_local_shard": lambda: (STATUS, [c_void_p, c_void_p, c_int32, POINTER(c_int64), c_int, POINTER(reshard_chunks), POINTER(reshard_chunks), c_void_p, c_void_p]),
+    "reshard_plan_release": lambda: (None, [c_void_p]),
+    "reshard_plan_get_stats": lambda: (STATUS, [c_void_p, POINTER(reshard_plan_stats), POINTER(c_uint64)]),
+    "reshard_plan_check": lambda: (STATUS, [c_void_p]),
     "reshard_link_whole": lambda: (reshard_link, [c_int32, c_int32]),
     "reshard_plan_create": lambda: (STATUS, [c_void_p, c_int32, POINTER(reshard_plan_tensor), c_int32, POINTER(reshard_plan_tensor), c_int32, POINTER(reshard_link), POINTER(reshard_plan_options), POINTER(c_void_p)]),
-    "reshard_plan_create_strided": lambda: (STATUS, [c_void_p, c_int32, POINTER(reshard_plan_tensor), c_int32, POINTER(reshard_plan_tensor), c_int32, POINTER(reshard_strided_link), POINTER(reshard_plan_options), POINTER(c_void_p)]),
-    "reshard_plan_create_simple": lambda: (STATUS, [c_void_p, c_void_p, c_void_p, c_int, POINTER(reshard_plan_options), POINTER(c_void_p)]),
-    "reshard_plan_retain": lambda: (c_void_p, [c_void_p]),
-    "reshard_plan_release": lambda: (None, [c_void_p]),
-    "reshard_plan_adjoint": lambda: (STATUS, [c_void_p, POINTER(c_void_p)]),
-    "reshard_plan_is_adjoint": lambda: (c_int, [c_void_p]),
     "reshard_plan_stage_count": lambda: (c_int32, [c_void_p]),
     "reshard_plan_rank_count": lambda: (c_int32, [c_void_p]),
     "reshard_plan_target_layout": lambda: (c_void_p, [c_void_p, c_int32]),
-    "reshard_plan_relabelling": lambda: (c_int32, [c_void_p, POINTER(POINTER(c_int32))]),
+    "reshard_plan_adjoint": lambda: (STATUS, [c_void_p, POINTER(c_void_p)]),
+    "reshard_plan_is_adjoint": lambda: (c_int, [c_void_p]),
     "reshard_plan_digest": lambda: (None, [c_void_p, POINTER(c_uint64)]),
-    "reshard_plan_get_stats": lambda: (STATUS, [c_void_p, POINTER(reshard_plan_stats), POINTER(c_uint64)]),
-    "reshard_plan_check": lambda: (STATUS, [c_void_p]),
-    "reshard_cluster_parse": lambda: (STATUS, [c_char_p, POINTER(reshard_cluster)]),
-    "reshard_bottleneck_name": lambda: (c_char_p, [c_int]),
-    "reshard_plan_predict": lambda: (STATUS, [c_void_p, POINTER(reshard_cluster), POINTER(c_void_p)]),
-    "reshard_prediction_destroy": lambda: (None, [c_void_p]),
-    "reshard_prediction_seconds": lambda: (c_double, [c_void_p]),
-    "reshard_prediction_stage": lambda: (STATUS, [c_void_p, c_int32, POINTER(reshard_stage_prediction)]),
-    "reshard_prediction_trace": lambda: (STATUS, [c_void_p, c_void_p, POINTER(reshard_cluster), c_void_p, POINTER(c_int32)]),
     "reshard_conversion_create": lambda: (STATUS, [c_void_p, c_void_p, POINTER(reshard_conversion_options), POINTER(c_void_p)]),
     "reshard_conversion_destroy": lambda: (None, [c_void_p]),
     "reshard_conversion_get_stats": lambda: (STATUS, [c_void_p, POINTER(reshard_conversion_stats)]),
     "reshard_conversion_get_tensor": lambda: (STATUS, [c_void_p, c_int64, POINTER(reshard_conversion_tensor)]),
-    "reshard_conversion_source": lambda: (c_int64, [c_void_p, c_int64, c_int64]),
-    "reshard_conversion_get_link": lambda: (STATUS, [c_void_p, c_int64, c_int64, POINTER(reshard_strided_link)]),
     "reshard_conversion_note": lambda: (c_char_p, [c_void_p, c_int64]),
     "reshard_conversion_warning": lambda: (c_char_p, [c_void_p, c_int64]),
-    "reshard_conversion_file_name": lambda: (c_char_p, [c_void_p, c_int32]),
-    "reshard_conversion_get_matrix": lambda: (None, [c_void_p, POINTER(c_uint64)]),
+    "reshard_conversion_run": lambda: (STATUS, [c_void_p, c_char_p, POINTER(reshard_conversion_run_options), POINTER(reshard_conversion_report)]),
+    "reshard_conversion_estimate": lambda: (STATUS, [c_void_p, c_char_p, POINTER(reshard_conversion_run_options), POINTER(c_double)]),
     "reshard_cuts_create": lambda: (STATUS, [c_void_p, POINTER(reshard_conversion_options), POINTER(c_void_p)]),
     "reshard_cuts_destroy": lambda: (None, [c_void_p]),
     "reshard_cuts_tensor_count": lambda: (c_int64, [c_void_p]),
     "reshard_cuts_get_tensor": lambda: (STATUS, [c_void_p, c_int64, POINTER(reshard_conversion_tensor)]),
     "reshard_cuts_rules": lambda: (c_char_p, [c_void_p]),
-    "reshard_conversion_run": lambda: (STATUS, [c_void_p, c_char_p, POINTER(reshard_conversion_run_options), POINTER(reshard_conversion_report)]),
-    "reshard_conversion_check_target": lambda: (STATUS, [c_void_p, c_char_p, c_char_p, POINTER(reshard_conversion_run_options)]),
-    "reshard_conversion_estimate": lambda: (STATUS, [c_void_p, c_char_p, POINTER(reshard_conversion_run_options), POINTER(c_double)]),
-    "reshard_conversion_predict": lambda: (STATUS, [c_void_p, POINTER(reshard_cluster), POINTER(c_double)]),
-    "reshard_convert": lambda: (STATUS, [c_void_p, c_char_p, c_char_p, POINTER(reshard_checkpoint_options), POINTER(reshard_conversion_options), POINTER(reshard_conversion_run_options), POINTER(reshard_conversion_report)]),
+    "reshard_conversion_get_matrix": lambda: (None, [c_void_p, POINTER(c_uint64)]),
     "reshard_checkpoint_compare": lambda: (STATUS, [c_void_p, c_void_p, POINTER(reshard_comparison_options), POINTER(c_void_p)]),
     "reshard_comparison_destroy": lambda: (None, [c_void_p]),
     "reshard_comparison_get_stats": lambda: (STATUS, [c_void_p, POINTER(reshard_comparison_stats)]),
     "reshard_comparison_note": lambda: (c_char_p, [c_void_p, c_int64]),
     "reshard_comparison_get_difference": lambda: (STATUS, [c_void_p, c_int64, POINTER(reshard_difference)]),
-    "reshard_device_mesh_create": lambda: (STATUS, [c_void_p, c_void_p, c_void_p, POINTER(c_void_p)]),
-    "reshard_device_mesh_parse": lambda: (STATUS, [c_void_p, c_void_p, c_char_p, POINTER(c_void_p)]),
-    "reshard_device_mesh_retain": lambda: (c_void_p, [c_void_p]),
-    "reshard_device_mesh_release": lambda: (None, [c_void_p]),
-    "reshard_device_mesh_mesh": lambda: (c_void_p, [c_void_p]),
-    "reshard_device_mesh_size_of": lambda: (STATUS, [c_void_p, c_char_p, POINTER(c_int32)]),
-    "reshard_device_mesh_position": lambda: (c_int32, [c_void_p]),
-    "reshard_device_mesh_coordinate": lambda: (c_int32, [c_void_p, c_int32]),
-    "reshard_device_mesh_group": lambda: (c_void_p, [c_void_p]),
-    "reshard_device_mesh_axis_group": lambda: (c_void_p, [c_void_p, c_int32]),
-    "reshard_device_mesh_group_of": lambda: (STATUS, [c_void_p, c_char_p, POINTER(c_void_p)]),
-    "reshard_device_mesh_slice": lambda: (STATUS, [c_void_p, c_int32, POINTER(c_char_p), POINTER(c_void_p)]),
     "reshard_layout_draw": lambda: (STATUS, [c_void_p, POINTER(reshard_draw_options), c_char_p, c_size_t, POINTER(c_size_t)]),
     "reshard_plan_draw": lambda: (STATUS, [c_void_p, POINTER(reshard_draw_options), c_char_p, c_size_t, POINTER(c_size_t)]),
     "reshard_exec_create": lambda: (STATUS, [c_void_p, c_void_p, c_void_p, POINTER(reshard_exec_options), POINTER(c_void_p)]),
     "reshard_exec_destroy": lambda: (None, [c_void_p]),
-    "reshard_exec_source_count": lambda: (c_int64, [c_void_p]),
-    "reshard_exec_target_count": lambda: (c_int64, [c_void_p]),
-    "reshard_exec_source_first": lambda: (c_int64, [c_void_p, c_int32]),
-    "reshard_exec_target_first": lambda: (c_int64, [c_void_p, c_int32]),
     "reshard_exec_start": lambda: (STATUS, [c_void_p, POINTER(c_void_p), POINTER(c_void_p)]),
-    "reshard_exec_test": lambda: (STATUS, [c_void_p, POINTER(c_int)]),
     "reshard_exec_wait": lambda: (STATUS, [c_void_p]),
-    "reshard_map_parse": lambda: (STATUS, [c_void_p, c_char_p, c_size_t, POINTER(reshard_map_options), POINTER(c_void_p)]),
-    "reshard_map_retain": lambda: (c_void_p, [c_void_p]),
-    "reshard_map_release": lambda: (None, [c_void_p]),
-    "reshard_map_naming": lambda: (c_char_p, [c_void_p, c_int]),
-    "reshard_map_print": lambda: (STATUS, [c_void_p, c_char_p, c_size_t, POINTER(c_size_t)]),
-    "reshard_map_resolve": lambda: (STATUS, [c_void_p, c_int, c_int64, POINTER(reshard_map_tensor), POINTER(reshard_map_resolve_options), POINTER(c_void_p)]),
-    "reshard_map_result_destroy": lambda: (None, [c_void_p]),
-    "reshard_map_result_target_count": lambda: (c_int64, [c_void_p]),
-    "reshard_map_result_target": lambda: (STATUS, [c_void_p, c_int64, POINTER(reshard_map_target)]),
-    "reshard_map_result_link_count": lambda: (c_int64, [c_void_p]),
-    "reshard_map_result_link": lambda: (STATUS, [c_void_p, c_int64, POINTER(reshard_strided_link)]),
-    "reshard_map_result_use": lambda: (STATUS, [c_void_p, c_int64, POINTER(reshard_map_use)]),
     "reshard_family_at": lambda: (STATUS, [c_int32, POINTER(reshard_family)]),
-    "reshard_family_find": lambda: (STATUS, [c_char_p, POINTER(reshard_family)]),
-    "reshard_pattern_match": lambda: (STATUS, [c_char_p, c_char_p, c_size_t, POINTER(c_int)]),
-    "reshard_rules_draft": lambda: (STATUS, [c_void_p, c_void_p, c_char_p, c_char_p, c_size_t, POINTER(c_size_t)]),
     "reshard_naming_at": lambda: (STATUS, [c_int32, POINTER(reshard_naming)]),
-    "reshard_naming_map_at": lambda: (STATUS, [c_int32, POINTER(reshard_naming_map)]),
-    "reshard_naming_map_find": lambda: (STATUS, [c_char_p, POINTER(reshard_naming_map)]),
-    "reshard_checkpoint_naming": lambda: (STATUS, [c_void_p, POINTER(c_char_p)]),
-    "reshard_checkpoint_find_map": lambda: (STATUS, [c_void_p, c_char_p, POINTER(reshard_naming_map)]),
-    "reshard_map_draft": lambda: (STATUS, [c_void_p, c_void_p, c_char_p, c_char_p, c_size_t, POINTER(c_size_t)]),
     "reshard_plan_stage_link_count": lambda: (c_int32, [c_void_p, c_int32]),
     "reshard_plan_stage_link": lambda: (STATUS, [c_void_p, c_int32, c_int32, POINTER(reshard_stage_link)]),
     "reshard_plan_intermediate_count": lambda: (c_int32, [c_void_p]),
@@ -1253,12 +887,9 @@ FUNCTIONS = {
     "reshard_part_create": lambda: (STATUS, [c_void_p, c_void_p, c_int32, POINTER(c_void_p)]),
     "reshard_part_destroy": lambda: (None, [c_void_p]),
     "reshard_part_link": lambda: (POINTER(reshard_part_moves), [c_void_p, c_int32, c_int32]),
-    "reshard_part_get_stats": lambda: (STATUS, [c_void_p, POINTER(reshard_part_stats)]),
     "reshard_part_text": lambda: (STATUS, [c_void_p, c_char_p, c_size_t, POINTER(c_size_t)]),
-    "reshard_plan_segment_bytes": lambda: (c_size_t, [c_void_p]),
     "reshard_stream_create": lambda: (STATUS, [c_void_p, c_int32, c_int32, c_int, POINTER(POINTER(reshard_stream))]),
     "reshard_stream_destroy": lambda: (None, [POINTER(reshard_stream)]),
-    "reshard_sim_run": lambda: (STATUS, [c_void_p, c_int32, POINTER(reshard_sim_options), reshard_rank_fn, c_void_p]),
     "reshard_group_create": lambda: (STATUS, [c_void_p, POINTER(reshard_endpoint), POINTER(c_void_p)]),
 }
 

@@ -10,6 +10,8 @@
 #include "collective/work.h"
 #include "layout/layout.h"
 
+#include <reshard/pytorch.h>
+
 /* Counts the dim from the front, so that ranks that write the same dim differently agree. */
 static reshard_status normalize_dim(int32_t ndim, int32_t dim, int32_t *out_dim)
 {

@@ -384,7 +384,7 @@ int32_t reshard_layout_rank_at(const reshard_layout *layout, int32_t index)
     return reshard_mesh_rank_at(layout->mesh, position_at(layout, index));
 }
 
-int32_t reshard_layout_rank_max(const reshard_layout *layout)
+int32_t rs_layout_rank_max(const reshard_layout *layout)
 {
     return reshard_layout_rank_at(layout, reshard_layout_rank_count(layout) - 1);
 }

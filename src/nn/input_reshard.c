@@ -333,12 +333,3 @@ reshard_status reshard_input_reshard_counts(const reshard_hook *hook,
         status = rs_report_write("saved counts", &s->counts, sizeof s->counts, out_counts);
     return status;
 }
-
-reshard_status reshard_input_reshard_reset(reshard_hook *hook)
-{
-    state *s = NULL;
-    reshard_status status = find_state(hook, &s);
-    if (status == RESHARD_OK)
-        s->counts = (reshard_saved_counts){.held_bytes = s->counts.held_bytes};
-    return status;
-}

@@ -66,11 +66,6 @@ const char *reshard_module_kind_name(const reshard_module *module)
     return module->kind_name;
 }
 
-void *reshard_module_user(const reshard_module *module)
-{
-    return module->kind.user;
-}
-
 /* ---- holdings -------------------------------------------------------------------------------- */
 
 rs_holding *rs_module_holding(const reshard_module *module, const char *name, size_t length)

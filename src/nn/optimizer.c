@@ -202,14 +202,3 @@ void reshard_optimizer_set_learning_rate(reshard_optimizer *o, double rate)
 {
     o->set.rate = rate;
 }
-
-size_t reshard_optimizer_bytes(const reshard_optimizer *o)
-{
-    size_t bytes = 0;
-    for (int64_t i = 0; i < o->count; i++) {
-        const rs_step_slot *s = &o->slots[i];
-        bytes += s->first != NULL ? s->first->storage->byte_count : 0;
-        bytes += s->second != NULL ? s->second->storage->byte_count : 0;
-    }
-    return bytes;
-}

@@ -17,11 +17,6 @@ uint64_t reshard_checkpoint_bytes(const reshard_checkpoint *checkpoint)
     return checkpoint->bytes;
 }
 
-int32_t reshard_checkpoint_file_count(const reshard_checkpoint *checkpoint)
-{
-    return checkpoint->file_count;
-}
-
 int32_t reshard_checkpoint_disk_file_count(const reshard_checkpoint *checkpoint)
 {
     return checkpoint->named_count;

@@ -26,9 +26,9 @@
 
 static reshard_status check_ranks(const reshard_layout *layout, reshard_group *group)
 {
-    if (reshard_layout_rank_max(layout) >= reshard_group_size(group))
+    if (rs_layout_rank_max(layout) >= reshard_group_size(group))
         return rs_fail(RESHARD_ERR_RANGE, "the layout has a rank %d, and the group %d ranks",
-                       reshard_layout_rank_max(layout), reshard_group_size(group));
+                       rs_layout_rank_max(layout), reshard_group_size(group));
     return RESHARD_OK;
 }
 

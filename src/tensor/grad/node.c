@@ -298,8 +298,3 @@ int reshard_set_gradients_enabled(int enabled)
     state->gradients_off = !enabled;
     return before;
 }
-
-int reshard_gradients_enabled(void)
-{
-    return !rs_thread_state_get()->gradients_off;
-}

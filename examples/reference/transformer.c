@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * 33_transformer.c - a transformer of two blocks, written by its user, with an activation of their
+ * transformer.c - a transformer of two blocks, written by its user, with an activation of their
  * own. Styles make it tensor and sequence parallel in one call; the vocabulary stays cut in the
  * loss; in every block, a rank keeps only its chunk of activations that all ranks have. Training on
  * several ranks is compared with training on one.
@@ -14,19 +14,13 @@
 #define _POSIX_C_SOURCE 200809L
 #include <reshard/reshard_nn.h>
 
+#include "examples/example.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-/* Returns from the function with the status of the first call that fails. */
-#define TRY(call)                           \
-    do {                                    \
-        reshard_status try_status = (call); \
-        if (try_status != RESHARD_OK)       \
-            return try_status;              \
-    } while (0)
 
 static struct {
     int64_t ranks, steps, width, heads, length, vocabulary, batch, losses;
@@ -221,6 +215,7 @@ static double pattern(const char *name, int64_t i)
 /* Weights that depend only on names and places, so that another program can make the same. */
 static reshard_status fill(reshard_module *model)
 {
+    reshard_status status = RESHARD_OK;
     reshard_named_tensors *list = NULL;
     TRY(reshard_module_parameters(model, &list));
     for (int64_t k = 0; k < list->count; k++) {
@@ -230,13 +225,15 @@ static reshard_status fill(reshard_module *model)
         for (int64_t i = 0; i < reshard_tensor_volume(list->items[k].tensor); i++)
             to[i] = scale + 0.4 * pattern(name, i);
     }
+out:
     reshard_named_tensors_destroy(list);
-    return RESHARD_OK;
+    return status;
 }
 
 static reshard_status make_batch(int64_t step, reshard_tensor **out_tokens,
                                  reshard_tensor **out_labels)
 {
+    reshard_status status = RESHARD_OK;
     const int64_t shape[] = {set.batch, set.length}, n = set.length;
     TRY(reshard_tensor_create(NULL, RESHARD_I64, 2, shape, out_tokens));
     TRY(reshard_tensor_create(NULL, RESHARD_I64, 2, shape, out_labels));
@@ -250,7 +247,8 @@ static reshard_status make_batch(int64_t step, reshard_tensor **out_tokens,
         if (at > 0)
             labels[row * n + at - 1] = token;
     }
-    return RESHARD_OK;
+out:
+    return status;
 }
 
 /* One step; `gathers`: gather whole logits for the loss. *out_peak: the most bytes of activations
@@ -258,6 +256,7 @@ static reshard_status make_batch(int64_t step, reshard_tensor **out_tokens,
 static reshard_status take_step(reshard_module *model, reshard_optimizer *optimizer, int64_t step,
                                 int gathers, double *out_loss, size_t *out_peak)
 {
+    reshard_status status = RESHARD_OK;
     reshard_tensor *tokens = NULL, *labels = NULL;
     reshard_context *context = NULL;
     reshard_scope *scope = NULL;
@@ -271,13 +270,15 @@ static reshard_status take_step(reshard_module *model, reshard_optimizer *optimi
     RESHARD_DO(reshard_backward(loss, NULL, NULL));
     RESHARD_DO(reshard_tensor_value(loss, out_loss));
     *out_peak = reshard_context_bytes_peak(context);
-    TRY(reshard_scope_close(scope));
+    TRY(close_scope(&scope, status));
     TRY(reshard_optimizer_step(optimizer));
+out:
+    status = close_scope(&scope, status);
     reshard_optimizer_clear_gradients(optimizer); /* they are of the step's context */
     reshard_tensor_release(tokens);
     reshard_tensor_release(labels);
     reshard_context_destroy(context);
-    return RESHARD_OK;
+    return status;
 }
 
 /* A model, perhaps over ranks, and its optimizer. */
@@ -289,10 +290,11 @@ typedef struct trainer {
 
 static reshard_status set_up(trainer *t, reshard_group *group, reshard_device_mesh *mesh)
 {
+    reshard_status status = RESHARD_OK;
     reshard_scope *scope = NULL;
     TRY(reshard_scope_open(NULL, &scope));
     t->model = make_model();
-    TRY(reshard_scope_close(scope));
+    TRY(close_scope(&scope, status));
     TRY(fill(t->model));
     for (int i = 0; group != NULL && i < 2; i++) {
         reshard_module *block = NULL;
@@ -301,10 +303,13 @@ static reshard_status set_up(trainer *t, reshard_group *group, reshard_device_me
         TRY(reshard_module_find(t->model, i == 0 ? "layers.0" : "layers.1", &block));
         TRY(reshard_module_input_reshard(block, mesh, 1, NULL, &t->packed[i]));
     }
-    return reshard_adamw_create(
+    TRY(reshard_adamw_create(
         NULL, t->model,
         RESHARD_OPTIONS(reshard_adamw_options, .learning_rate = 1e-2, .weight_decay = 0.1),
-        &t->optimizer);
+        &t->optimizer));
+out:
+    status = close_scope(&scope, status);
+    return status;
 }
 
 static void tear_down(trainer *t)
@@ -325,6 +330,7 @@ static double now(void)
 /* The memory of a step with and without input_reshard and a cut vocabulary, on rank 0. */
 static reshard_status measure(trainer *t, reshard_group *group)
 {
+    reshard_status status = RESHARD_OK;
     size_t peaks[2][2] = {{0, 0}, {0, 0}};
     double loss = 0;
     for (int off = 0; off < 2; off++) {
@@ -339,11 +345,13 @@ static reshard_status measure(trainer *t, reshard_group *group)
         printf("bytes of a step: %zu; with whole logits %zu; without input_reshard %zu; without "
                "both %zu\n",
                peaks[0][0], peaks[0][1], peaks[1][0], peaks[1][1]);
-    return RESHARD_OK;
+out:
+    return status;
 }
 
 static reshard_status run_rank(void *user, reshard_group *group)
 {
+    reshard_status status = RESHARD_OK;
     double seconds[2] = {0, 0}, furthest = 0;
     trainer trainers[2] = {{0}, {0}}; /* over ranks, and dense */
     reshard_device_mesh *mesh = NULL;
@@ -365,18 +373,18 @@ static reshard_status run_rank(void *user, reshard_group *group)
         if (set.losses && reshard_group_rank(group) == 0)
             printf("loss %.17g\n", losses[0]);
     }
-    if (!(furthest <= 1e-9))
-        return reshard_error_set(RESHARD_ERR_CHECK, "training over ranks differs from that on one");
+    TRY(check(furthest <= 1e-9, "training over ranks differs from that on one"));
     if (reshard_group_rank(group) == 0)
         printf("%d ranks, %lld steps: losses within %.1e of one rank's; seconds a step %.6f, on "
                "one rank (all ranks at once) %.6f\n",
                (int)set.ranks, (long long)set.steps, furthest, seconds[0] / (double)set.steps,
                seconds[1] / (double)set.steps);
     TRY(measure(&trainers[0], group));
+out:
     for (int i = 0; i < 2; i++)
         tear_down(&trainers[i]);
     reshard_device_mesh_release(mesh);
-    return RESHARD_OK;
+    return status;
 }
 
 int main(int count, char **words)
@@ -394,8 +402,5 @@ int main(int count, char **words)
                 *options[k].value = strtoll(words[i + 1], NULL, 10);
         }
     }
-    reshard_status status = reshard_group_run(NULL, (int32_t)set.ranks, run_rank, NULL);
-    if (status != RESHARD_OK)
-        fprintf(stderr, "33_transformer: %s\n", reshard_error_text());
-    return status != RESHARD_OK;
+    return finish(reshard_group_run(NULL, (int32_t)set.ranks, run_rank, NULL));
 }

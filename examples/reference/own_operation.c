@@ -1,24 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * 32_own_operation.c - two operations of one's own on distributed tensors. `gate` is x * tanh(g),
+ * own_operation.c - two operations of one's own on distributed tensors. `gate` is x * tanh(g),
  * element by element, so it takes any layout. `rotate` turns pairs of numbers by an angle that
  * depends on their position in the sequence (rotary embedding); where the sequence is cut, each
  * rank asks where its part begins. Values and gradients are compared with those on one rank.
  */
 #include <reshard/reshard_nn.h>
 
+#include "examples/example.h"
+
 #include <math.h>
 #include <stdio.h>
 
 enum { RANKS = 4, LENGTH = 10, WIDTH = 8 };
-
-/* Returns from the function with the status of the first call that fails. */
-#define TRY(call)                           \
-    do {                                    \
-        reshard_status try_status = (call); \
-        if (try_status != RESHARD_OK)       \
-            return try_status;              \
-    } while (0)
 
 /* ---- gate ------------------------------------------------------------------------------------ */
 
@@ -69,28 +63,32 @@ static void turn(const double *from, double *to, const int64_t *shape, int64_t f
 static reshard_status rotate(reshard_operation_call *call, reshard_tensor *const *inputs,
                              reshard_tensor **outputs)
 {
+    reshard_status status = RESHARD_OK;
     int64_t offset[2];
     TRY(reshard_operation_input_offset(call, 0, offset));
     if ((outputs[0] = reshard_operation_result(call, 0)) == NULL)
-        return RESHARD_OK; /* the scope has the error */
+        goto out; /* the scope has the error */
     turn(reshard_tensor_data(inputs[0]), reshard_tensor_write(outputs[0]),
          reshard_tensor_shape(inputs[0]), offset[0], *(const double *)reshard_operation_data(call),
          1);
-    return RESHARD_OK;
+out:
+    return status;
 }
 
 /* The way back is the turn in the other direction; nothing has to be saved. */
 static reshard_status rotate_back(reshard_operation_call *call, reshard_tensor *const *gradients,
-                                  reshard_tensor **out)
+                                  reshard_tensor **out_gradients)
 {
+    reshard_status status = RESHARD_OK;
     int64_t offset[2];
     TRY(reshard_operation_output_offset(call, 0, offset));
-    if ((out[0] = reshard_tensor_clone(gradients[0])) == NULL)
-        return RESHARD_OK;
-    turn(reshard_tensor_data(gradients[0]), reshard_tensor_write(out[0]),
+    if ((out_gradients[0] = reshard_tensor_clone(gradients[0])) == NULL)
+        goto out;
+    turn(reshard_tensor_data(gradients[0]), reshard_tensor_write(out_gradients[0]),
          reshard_tensor_shape(gradients[0]), offset[0],
          *(const double *)reshard_operation_data(call), -1);
-    return RESHARD_OK;
+out:
+    return status;
 }
 
 static const reshard_operation_rule rotate_rules[] = {{"S(0)", "S(0)", NULL}}; /* pairs are whole */
@@ -107,6 +105,7 @@ static const reshard_operation rotate_operation = {.size = sizeof rotate_operati
 /* The gradients of both, released by the caller. */
 static reshard_status differentiate(reshard_tensor *x, reshard_tensor *g, double *out_loss)
 {
+    reshard_status status = RESHARD_OK;
     const double base = 100;
     reshard_scope *scope = NULL;
     reshard_tensor *inputs[] = {x, g};
@@ -118,11 +117,14 @@ static reshard_status differentiate(reshard_tensor *x, reshard_tensor *g, double
     reshard_tensor *loss = reshard_mean(reshard_exp(y));
     RESHARD_DO(reshard_backward(loss, NULL, NULL));
     RESHARD_DO(reshard_tensor_value(loss, out_loss));
-    return reshard_scope_close(scope);
+out:
+    status = close_scope(&scope, status);
+    return status;
 }
 
 static reshard_status run_rank(void *user, reshard_group *group)
 {
+    reshard_status status = RESHARD_OK;
     const int64_t shape[] = {LENGTH, WIDTH};
     double dense = 0, spread = 0;
     int close[2] = {0, 0};
@@ -143,23 +145,22 @@ static reshard_status run_rank(void *user, reshard_group *group)
         RESHARD_DO(reshard_tensor_allclose(reshard_tensor_full(reshard_tensor_gradient(cut[i])),
                                            reshard_tensor_gradient(whole[i]), 1e-12, 1e-15, 0,
                                            &close[i]));
-    TRY(reshard_scope_close(scope));
-    if (!close[0] || !close[1] || fabs(dense - spread) > 1e-12)
-        return reshard_error_set(RESHARD_ERR_CHECK, "one rank and four differ");
+    TRY(close_scope(&scope, status));
+    TRY(check(close[0] && close[1] && fabs(dense - spread) <= 1e-12, "one rank and four differ"));
     if (reshard_group_rank(group) == 0)
         printf("loss %.12f on one rank, %.12f on %d; gradients are equal\n", dense, spread, RANKS);
+out:
+    status = close_scope(&scope, status);
     for (int i = 0; i < 2; i++) {
         reshard_tensor_release(whole[i]);
         reshard_tensor_release(cut[i]);
     }
     reshard_spec_release(rows);
-    return RESHARD_OK;
+    return status;
 }
 
 int main(void)
 {
     reshard_status status = reshard_group_run(NULL, RANKS, run_rank, NULL);
-    if (status != RESHARD_OK)
-        fprintf(stderr, "32_own_operation: %s\n", reshard_error_text());
-    return status != RESHARD_OK;
+    return finish(status);
 }

@@ -1,42 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * 15_shards_by_hand.c - distributed tensors made from what three ranks already have: first one
+ * shards_by_hand.c - distributed tensors made from what three ranks already have: first one
  * shard each, with any number of rows, in memory that the ranks share; then two shards each, dealt
  * out like cards. Both are redistributed, by plans that are cached for the next time.
  */
 #include <reshard/reshard_nn.h>
 
+#include "examples/example.h"
+
 #include <stdio.h>
 
 enum { RANKS = 3, ROWS = 6, COLUMNS = 4 };
 
-/* Returns from the function with the status of the first call that fails. */
-#define TRY(call)                           \
-    do {                                    \
-        reshard_status try_status = (call); \
-        if (try_status != RESHARD_OK)       \
-            return try_status;              \
-    } while (0)
-
-static reshard_status check(int holds, const char *what)
-{
-    return holds ? RESHARD_OK : reshard_error_set(RESHARD_ERR_CHECK, what);
-}
-
 /* Checks that every element of a whole tensor is its row number. */
 static reshard_status check_rows(const reshard_tensor *whole)
 {
+    reshard_status status = RESHARD_OK;
     for (int64_t i = 0; whole != NULL && i < ROWS * COLUMNS; i++) {
         double value = -1;
         TRY(reshard_tensor_get(whole, (int64_t[]){i / COLUMNS, i % COLUMNS}, &value));
         TRY(check(value == (double)(i / COLUMNS), "a row is not where it should be"));
     }
-    return RESHARD_OK;
+out:
+    return status;
 }
 
 /* Rank r has r + 1 rows. No rank knows the total; from_local finds it. */
 static reshard_status join_rows(reshard_group *group, reshard_spec *rows)
 {
+    reshard_status status = RESHARD_OK;
     int32_t rank = reshard_group_rank(group);
     int64_t shape[] = {rank + 1, COLUMNS}, first = rank * (rank + 1) / 2;
     reshard_tensor *mine = NULL;
@@ -54,14 +46,17 @@ static reshard_status join_rows(reshard_group *group, reshard_spec *rows)
     TRY(check(reshard_tensor_data(reshard_tensor_local_shard(x, 0)) == values,
               "dense memory was copied"));
     TRY(check_rows(whole));
-    TRY(reshard_scope_close(scope));
+    TRY(close_scope(&scope, status));
+out:
+    status = close_scope(&scope, status);
     reshard_tensor_release(mine);
-    return RESHARD_OK;
+    return status;
 }
 
 /* Rank r has rows r and r + 3. The same move is made three times, but planned once. */
 static reshard_status deal_rows(reshard_group *group, reshard_spec *columns)
 {
+    reshard_status status = RESHARD_OK;
     int32_t rank = reshard_group_rank(group);
     reshard_local_shard mine[2] = {{.offset = {rank, 0}}, {.offset = {rank + RANKS, 0}}};
     reshard_plan_cache_counts before = {.size = sizeof before}, after = before;
@@ -80,19 +75,22 @@ static reshard_status deal_rows(reshard_group *group, reshard_spec *columns)
         TRY(reshard_scope_open(NULL, &scope));
         reshard_tensor *moved = reshard_tensor_redistribute(x, columns, NULL);
         TRY(check_rows(reshard_tensor_full(moved)));
-        TRY(reshard_scope_close(scope));
+        TRY(close_scope(&scope, status));
     }
     TRY(reshard_tensor_plan_cache(x, &after));
     TRY(check(after.misses - before.misses == 2 && after.hits - before.hits == 4,
               "a plan was made again"));
+out:
+    status = close_scope(&scope, status);
     for (int i = 0; i < 2; i++)
         reshard_tensor_release(mine[i].tensor);
     reshard_tensor_release(x);
-    return RESHARD_OK;
+    return status;
 }
 
 static reshard_status run_rank(void *user, reshard_group *group)
 {
+    reshard_status status = RESHARD_OK;
     reshard_spec *rows = NULL, *columns = NULL;
     (void)user;
     TRY(reshard_spec_parse(NULL, "3: S(0)", &rows));
@@ -102,15 +100,14 @@ static reshard_status run_rank(void *user, reshard_group *group)
     if (reshard_group_rank(group) == 0)
         printf("%d ranks over %s have joined their shards\n", reshard_group_size(group),
                reshard_group_transport_name(group));
+out:
     reshard_spec_release(columns);
     reshard_spec_release(rows);
-    return RESHARD_OK;
+    return status;
 }
 
 int main(void)
 {
     reshard_status status = reshard_group_run(NULL, RANKS, run_rank, NULL);
-    if (status != RESHARD_OK)
-        fprintf(stderr, "%s\n", reshard_error_text());
-    return status != RESHARD_OK;
+    return finish(status);
 }

@@ -1,35 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * 31_cut_vocabulary.c - the head of a language model whose vocabulary is cut over ranks: 50 words,
+ * cut_vocabulary.c - the head of a language model whose vocabulary is cut over ranks: 50 words,
  * padded to 52 rows so that four ranks have 13 each. Logits stay cut; the loss exchanges three
  * numbers for each row. Rows with the label -100 do not count, nor do the two columns of padding.
  */
 #include <reshard/reshard_nn.h>
 
+#include "examples/example.h"
+
 #include <stdio.h>
 
 enum { RANKS = 4, ROWS = 6, WIDTH = 8, WORDS = 50, PADDED = 52 };
 
-/* Returns from the function with the status of the first call that fails. */
-#define TRY(call)                           \
-    do {                                    \
-        reshard_status try_status = (call); \
-        if (try_status != RESHARD_OK)       \
-            return try_status;              \
-    } while (0)
-
 static const reshard_cross_entropy_options options = {
     .size = sizeof options, .ignores = 1, .ignore_index = -100, .classes = WORDS};
-
-static reshard_status check(int holds, const char *what)
-{
-    return holds ? RESHARD_OK : reshard_error_set(RESHARD_ERR_CHECK, what);
-}
 
 /* x and weight as whole tensors, and the weight cut over its rows, which are words. */
 static reshard_status compare(reshard_group *group, reshard_tensor *x, reshard_tensor *weight,
                               reshard_tensor *labels)
 {
+    reshard_status status = RESHARD_OK;
     int close = 0;
     reshard_scope *scope = NULL;
     reshard_spec *words = NULL, *whole = NULL;
@@ -58,16 +48,18 @@ static reshard_status compare(reshard_group *group, reshard_tensor *x, reshard_t
     TRY(reshard_scope_status(scope));
     TRY(reshard_tensor_allclose(scores, reshard_log_softmax(dense, -1), 1e-12, 0, 0, &close));
     TRY(check(close, "the log-probabilities differ"));
-    TRY(reshard_scope_close(scope));
+out:
+    status = close_scope(&scope, status);
     reshard_spec_release(words);
     reshard_spec_release(whole);
     reshard_tensor_release(cut);
     reshard_tensor_release(input);
-    return RESHARD_OK;
+    return status;
 }
 
 static reshard_status run_rank(void *user, reshard_group *group)
 {
+    reshard_status status = RESHARD_OK;
     reshard_tensor *x = NULL, *weight = NULL, *labels = NULL;
     (void)user;
     TRY(reshard_tensor_create(NULL, RESHARD_F64, 2, (int64_t[]){ROWS, WIDTH}, &x));
@@ -78,7 +70,8 @@ static reshard_status run_rank(void *user, reshard_group *group)
     for (int64_t i = 0; i < ROWS; i++)
         TRY(reshard_tensor_set(labels, &i, i == 2 ? -100 : (double)(i * 11 % WORDS)));
     TRY(reshard_tensor_set_requires_grad(weight, 1));
-    reshard_status status = compare(group, x, weight, labels);
+    TRY(compare(group, x, weight, labels));
+out:
     reshard_tensor_release(x);
     reshard_tensor_release(weight);
     reshard_tensor_release(labels);
@@ -87,10 +80,8 @@ static reshard_status run_rank(void *user, reshard_group *group)
 
 int main(void)
 {
-    if (reshard_group_run(NULL, RANKS, run_rank, NULL) != RESHARD_OK) {
-        fprintf(stderr, "%s\n", reshard_error_text());
-        return 1;
-    }
-    puts("a cut vocabulary: the loss and gradients of the whole one");
-    return 0;
+    reshard_status status = reshard_group_run(NULL, RANKS, run_rank, NULL);
+    if (status == RESHARD_OK)
+        puts("a cut vocabulary: the loss and gradients of the whole one");
+    return finish(status);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * 27_own_transport.c - a transport of your own: four processes, with a socket between every two of
+ * own_transport.c - a transport of your own: four processes, with a socket between every two of
  * them. It needs only <reshard/transport.h>, and none of the library's internals. The processes
  * reshard a matrix with it, as threads and MPI ranks do in the other examples.
  *

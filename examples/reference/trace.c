@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * 28_trace.c - records the move of 03_threads.c as a trace. Open the file, trace.json or the one
+ * trace.c - records the move of ../03_threads.c as a trace. Open the file, trace.json or the one
  * given as argument, in chrome://tracing or Perfetto; it has a row for each rank.
  */
 #include <reshard/reshard.h>

@@ -1,28 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * 30_small_operations.c - a loss written from small operations: logits are capped with tanh,
+ * small_operations.c - a loss written from small operations: logits are capped with tanh,
  * masked, and compared with targets by a binary cross-entropy; a penalty keeps their mean small.
  * The same function runs on whole tensors and on shards, with the same loss and gradients.
  */
 #include <reshard/reshard_nn.h>
 
+#include "examples/example.h"
+
 #include <math.h>
 #include <stdio.h>
 
 enum { RANKS = 4, ROWS = 6, COLUMNS = 5 };
-
-/* Returns from the function with the status of the first call that fails. */
-#define TRY(call)                           \
-    do {                                    \
-        reshard_status try_status = (call); \
-        if (try_status != RESHARD_OK)       \
-            return try_status;              \
-    } while (0)
-
-static reshard_status check(int holds, const char *what)
-{
-    return holds ? RESHARD_OK : reshard_error_set(RESHARD_ERR_CHECK, what);
-}
 
 /* -(t log p + (1-t) log(1-p)), where p = sigmoid(x): log(1 + exp(-|x|)) + max(x, 0) - t x. */
 static reshard_tensor *binary_cross_entropy(reshard_tensor *x, reshard_tensor *target)
@@ -57,6 +46,7 @@ static reshard_tensor *range_of_products(reshard_tensor *x)
 
 static reshard_status compare(reshard_tensor *const *wholes, reshard_tensor *const *parts)
 {
+    reshard_status status = RESHARD_OK;
     int same = 0, close = 0;
     reshard_scope *scope = NULL;
     TRY(reshard_scope_open(NULL, &scope));
@@ -92,12 +82,15 @@ static reshard_status compare(reshard_tensor *const *wholes, reshard_tensor *con
     TRY(reshard_tensor_copy(parts[0], before));
     TRY(reshard_tensor_equal(parts[0], before, &same));
     TRY(check(same, "the copy differs"));
-    return reshard_scope_close(scope);
+out:
+    status = close_scope(&scope, status);
+    return status;
 }
 
 /* Cuts x, targets and mask by rows, and compares. */
 static reshard_status run_rank(void *user, reshard_group *group)
 {
+    reshard_status status = RESHARD_OK;
     reshard_tensor *wholes[3] = {NULL}, *parts[3] = {NULL};
     reshard_spec *rows = NULL;
     (void)user;
@@ -113,7 +106,8 @@ static reshard_status run_rank(void *user, reshard_group *group)
         TRY(reshard_tensor_set_requires_grad(wholes[i], i == 0));
         TRY(reshard_tensor_shard(NULL, group, rows, 0, wholes[i], &parts[i]));
     }
-    reshard_status status = compare(wholes, parts);
+    TRY(compare(wholes, parts));
+out:
     for (int i = 0; i < 3; i++) {
         reshard_tensor_release(wholes[i]);
         reshard_tensor_release(parts[i]);
@@ -124,10 +118,8 @@ static reshard_status run_rank(void *user, reshard_group *group)
 
 int main(void)
 {
-    if (reshard_group_run(NULL, RANKS, run_rank, NULL) != RESHARD_OK) {
-        fprintf(stderr, "%s\n", reshard_error_text());
-        return 1;
-    }
-    puts("whole and in rows: the same loss and the same gradients");
-    return 0;
+    reshard_status status = reshard_group_run(NULL, RANKS, run_rank, NULL);
+    if (status == RESHARD_OK)
+        puts("whole and in rows: the same loss and the same gradients");
+    return finish(status);
 }

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * 29_map.c - a trainer's weights become an engine's, between threads. Two ranks hold q, k and v,
+ * map.c - a trainer's weights become an engine's, between threads. Two ranks hold q, k and v,
  * cut by rows as FSDP does. A map says how an engine fuses them, and its links make a plan to two
  * ranks that each hold whole heads of the fused tensor. The same map, read from the other side,
  * would take the fused tensor apart again.
  */
 #include <reshard/map.h>
 #include <reshard/reshard.h>
+
+#include "examples/example.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -31,14 +33,6 @@ static const reshard_map_tensor trained[] = {
 };
 enum { TRAINED = sizeof trained / sizeof *trained };
 
-/* Returns from the function with the status of the first call that fails. */
-#define TRY(call)                           \
-    do {                                    \
-        reshard_status try_status = (call); \
-        if (try_status != RESHARD_OK)       \
-            return try_status;              \
-    } while (0)
-
 typedef struct job {
     reshard_plan *plan;
     float q[QUERY][COLUMNS], k[KEY][COLUMNS], v[KEY][COLUMNS], fused[FUSED][COLUMNS];
@@ -48,6 +42,7 @@ typedef struct job {
 
 static reshard_status print_result(const reshard_map *map, const reshard_map_result *result)
 {
+    reshard_status status = RESHARD_OK;
     char canonical[512];
     size_t length;
     TRY(reshard_map_print(map, canonical, sizeof canonical, &length));
@@ -70,13 +65,15 @@ static reshard_status print_result(const reshard_map *map, const reshard_map_res
         if (use.fate == RESHARD_MAP_DROPPED)
             printf("%s is left out (line %d)\n", trained[i].name, use.line);
     }
-    return RESHARD_OK;
+out:
+    return status;
 }
 
 /* The links of a result, as a plan from ranks that are cut by rows to ranks that hold groups. */
 static reshard_status make_plan(const reshard_map_result *result, reshard_plan **out_plan)
 {
-    reshard_plan_tensor sources[TRAINED], target = {.dtype = RESHARD_F32};
+    reshard_status status = RESHARD_OK;
+    reshard_plan_tensor sources[TRAINED] = {{0}}, target = {.dtype = RESHARD_F32};
     reshard_map_target fused = {.size = sizeof fused};
     reshard_strided_link links[8];
     int64_t count = reshard_map_result_link_count(result);
@@ -94,21 +91,24 @@ static reshard_status make_plan(const reshard_map_result *result, reshard_plan *
     }
     TRY(reshard_plan_create_strided(NULL, TRAINED, sources, 1, &target, (int32_t)count, links, NULL,
                                     out_plan));
+    TRY(reshard_plan_check(*out_plan));
+out:
     for (int i = 0; i < TRAINED; i++)
         reshard_layout_release(sources[i].layout);
     reshard_layout_release(target.layout);
-    return reshard_plan_check(*out_plan);
+    return status;
 }
 
 static reshard_status use_map(reshard_map *map, reshard_plan **out_plan)
 {
+    reshard_status status = RESHARD_OK;
     reshard_map_result *result = NULL;
     TRY(reshard_map_resolve(
         map, RESHARD_MAP_LEFT, TRAINED, trained,
         RESHARD_OPTIONS(reshard_map_resolve_options, .set_count = 2, .sets = sets), &result));
-    reshard_status status = print_result(map, result);
-    if (status == RESHARD_OK)
-        status = make_plan(result, out_plan);
+    TRY(print_result(map, result));
+    TRY(make_plan(result, out_plan));
+out:
     reshard_map_result_destroy(result);
     return status;
 }
@@ -117,6 +117,7 @@ static reshard_status use_map(reshard_map *map, reshard_plan **out_plan)
 
 static reshard_status run_rank(void *user, reshard_group *group)
 {
+    reshard_status status = RESHARD_OK;
     job *work = user;
     int32_t rank = reshard_group_rank(group);
     float freqs[HEAD / RANKS] = {0};
@@ -125,15 +126,15 @@ static reshard_status run_rank(void *user, reshard_group *group)
     const void *sources[] = {work->q[rank * QUERY / RANKS], work->k[rank * KEY / RANKS],
                              work->v[rank * KEY / RANKS], freqs};
     void *targets[] = {work->fused[rank * FUSED / RANKS]};
-    reshard_status status = reshard_exec_start(exec, sources, targets);
-    if (status == RESHARD_OK)
-        status = reshard_exec_wait(exec);
+    TRY(reshard_exec_start(exec, sources, targets));
+    TRY(reshard_exec_wait(exec));
+out:
     reshard_exec_destroy(exec);
     return status;
 }
 
 /* Each group has four rows of q, then two of k, then two of v. */
-static int check(const job *work)
+static reshard_status check_rows(const job *work)
 {
     for (int row = 0; row < FUSED; row++) {
         int group = row / 8, place = row % 8;
@@ -141,9 +142,9 @@ static int check(const job *work)
                                 : place < 6 ? work->k[group * 2 + place - 4]
                                             : work->v[group * 2 + place - 6];
         if (memcmp(work->fused[row], expected, sizeof work->fused[row]) != 0)
-            return fprintf(stderr, "row %d is wrong\n", row);
+            return check(0, "a row is wrong");
     }
-    return 0;
+    return RESHARD_OK;
 }
 
 int main(void)
@@ -155,16 +156,14 @@ int main(void)
         work.k[i / COLUMNS][i % COLUMNS] = (float)(100 + i);
         work.v[i / COLUMNS][i % COLUMNS] = (float)(200 + i);
     }
+    reshard_status status = RESHARD_OK;
     reshard_map *map = NULL;
-    int failed = reshard_map_parse(NULL, text, sizeof text - 1, NULL, &map) ||
-                 use_map(map, &work.plan) || reshard_group_run(NULL, RANKS, run_rank, &work);
-    if (failed)
-        fprintf(stderr, "%s\n", reshard_error_text());
-    else
-        failed = check(&work);
-    reshard_map *other = reshard_map_retain(map); /* as a thread of its own would hold it */
+    TRY(reshard_map_parse(NULL, text, sizeof text - 1, NULL, &map));
+    TRY(use_map(map, &work.plan));
+    TRY(reshard_group_run(NULL, RANKS, run_rank, &work));
+    TRY(check_rows(&work));
+out:
     reshard_map_release(map);
-    reshard_map_release(other);
     reshard_plan_release(work.plan);
-    return failed != 0;
+    return finish(status);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * 34_prefetch.c - training with weights that are cut over ranks, and whole only while they are
+ * prefetch.c - training with weights that are cut over ranks, and whole only while they are
  * used, as in FSDP. Each layer's weight is on its way while the layer before it computes
  * (reshard_tensor_redistribute_start). Its gradient goes back in the same way, summed and cut on
  * its way, while the backward pass computes the layer before. Losses must be those of the blocking
@@ -9,6 +9,8 @@
  *     34_prefetch [--ranks N] [--layers N] [--width N] [--rows N] [--steps N]
  */
 #include <reshard/reshard_nn.h>
+
+#include "examples/example.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -29,14 +31,6 @@ typedef struct model {
     reshard_tensor *x, *target;          /* cut by rows: each rank has its own examples */
     reshard_spec *whole, *cut;
 } model;
-
-/* Returns from the function with the status of the first call that fails. */
-#define TRY(call)                           \
-    do {                                    \
-        reshard_status try_status = (call); \
-        if (try_status != RESHARD_OK)       \
-            return try_status;              \
-    } while (0)
 
 static double now(void)
 {
@@ -86,16 +80,19 @@ static void descend(reshard_tensor *weight)
 
 static reshard_status step(const model *m, int ahead, double *out_loss)
 {
+    reshard_status status = RESHARD_OK;
     reshard_scope *scope = NULL;
     TRY(reshard_scope_open(NULL, &scope));
     reshard_tensor *y = ahead ? forward_ahead(m) : forward_blocking(m);
     reshard_tensor *loss = reshard_mse_loss(y, m->target);
     (void)reshard_scope_note(reshard_tensor_value(loss, out_loss));
     (void)reshard_backward(loss, NULL, NULL);
-    TRY(reshard_scope_close(scope));
+    TRY(close_scope(&scope, status));
     for (int32_t i = 0; i < m->sizes->layers; i++)
         descend(m->weights[i]);
-    return RESHARD_OK;
+out:
+    status = close_scope(&scope, status);
+    return status;
 }
 
 /* ---- training -------------------------------------------------------------------------------- */
@@ -105,6 +102,7 @@ static reshard_status make_tensor(reshard_group *group, reshard_spec *spec, int6
                                   int64_t width, double bound, uint64_t seed,
                                   reshard_tensor **out_tensor)
 {
+    reshard_status status = RESHARD_OK;
     TRY(reshard_tensor_create_distributed(NULL, group, spec, RESHARD_F32, 2,
                                           (int64_t[]){rows, width}, out_tensor));
     TRY(reshard_tensor_fill_uniform(*out_tensor, seed));
@@ -112,11 +110,13 @@ static reshard_status make_tensor(reshard_group *group, reshard_spec *spec, int6
     int64_t count = reshard_tensor_volume(reshard_tensor_local_shard(*out_tensor, 0));
     for (int64_t i = 0; i < count; i++)
         values[i] = (float)bound * (2 * values[i] - 1);
-    return RESHARD_OK;
+out:
+    return status;
 }
 
 static reshard_status make_model(reshard_group *group, model *m)
 {
+    reshard_status status = RESHARD_OK;
     const sizes *s = m->sizes;
     char text[32];
     (void)snprintf(text, sizeof text, "%d: R", s->ranks);
@@ -129,7 +129,9 @@ static reshard_status make_model(reshard_group *group, model *m)
         TRY(reshard_tensor_set_requires_grad(m->weights[i], 1));
     }
     TRY(make_tensor(group, m->cut, s->rows, s->width, 1, 0, &m->x));
-    return make_tensor(group, m->cut, s->rows, s->width, 0.5, 1, &m->target);
+    TRY(make_tensor(group, m->cut, s->rows, s->width, 0.5, 1, &m->target));
+out:
+    return status;
 }
 
 static void release_model(model *m)
@@ -157,20 +159,20 @@ static reshard_status train(reshard_group *group, const sizes *s, int ahead, dou
 
 static reshard_status body(void *user, reshard_group *group)
 {
+    reshard_status status = RESHARD_OK;
     const sizes *s = user;
     double losses[2][STEPS_MAX] = {{0}}, seconds[2];
     for (int ahead = 0; ahead < 2; ahead++)
         TRY(train(group, s, ahead, losses[ahead], &seconds[ahead]));
-    if (memcmp(losses[0], losses[1], sizeof losses[0]) != 0)
-        return reshard_error_set(RESHARD_ERR_CHECK, "losses differ");
-    if (!(losses[0][s->steps - 1] < losses[0][0]))
-        return reshard_error_set(RESHARD_ERR_CHECK, "nothing was learned");
+    TRY(check(memcmp(losses[0], losses[1], sizeof losses[0]) == 0, "losses differ"));
+    TRY(check(losses[0][s->steps - 1] < losses[0][0], "nothing was learned"));
     if (reshard_group_rank(group) == 0)
         printf("%d ranks, %d layers of %lld: loss %.4f to %.4f; seconds a step: blocking %.5f, "
                "a layer ahead %.5f\n",
                s->ranks, s->layers, (long long)s->width, losses[0][0], losses[0][s->steps - 1],
                seconds[0], seconds[1]);
-    return RESHARD_OK;
+out:
+    return status;
 }
 
 int main(int argc, char **argv)
@@ -193,9 +195,5 @@ int main(int argc, char **argv)
         fprintf(stderr, "1 to %d layers, 2 to %d steps\n", LAYERS_MAX, STEPS_MAX);
         return 2;
     }
-    if (reshard_group_run(NULL, s.ranks, body, &s) != RESHARD_OK) {
-        fprintf(stderr, "%s\n", reshard_error_text());
-        return 1;
-    }
-    return 0;
+    return finish(reshard_group_run(NULL, s.ranks, body, &s));
 }

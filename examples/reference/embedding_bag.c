@@ -1,38 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * 35_embedding_bag.c - users as bags of items: what a recommender embeds. The table of items is cut
+ * embedding_bag.c - users as bags of items: what a recommender embeds. The table of items is cut
  * by rows over ranks, and every rank has users of its own, with lists of different lengths. The
  * module gathers the lists, not the table, and each rank gets the sums of the rows that it has.
  * They are compared with an undivided table.
  */
 #include <reshard/reshard_nn.h>
 
+#include "examples/example.h"
+
 #include <stdio.h>
 
 enum { RANKS = 3, ITEMS = 10, WIDTH = 4, PADDING = 9 };
 
-/* Returns from the function with the status of the first call that fails. */
-#define TRY(call)                           \
-    do {                                    \
-        reshard_status try_status = (call); \
-        if (try_status != RESHARD_OK)       \
-            return try_status;              \
-    } while (0)
-
 /* The items of this rank's two users, in one list, where each begins, and how much each counts. */
-static reshard_status make_users(int32_t rank, reshard_tensor **out)
+static reshard_status make_users(int32_t rank, reshard_tensor **users)
 {
+    reshard_status status = RESHARD_OK;
     static const int64_t items[RANKS][4] = {{1, 8, 3, PADDING}, {0, 1, 1, 6}, {5, 2, PADDING, 7}};
     /* the last has an empty one */
     static const int64_t begins[RANKS][2] = {{0, 1}, {0, 3}, {0, 0}};
     static const float counts[4] = {1, 0.5F, 2, 1};
-    TRY(reshard_tensor_from_data(NULL, RESHARD_I64, 1, (int64_t[]){4}, items[rank], &out[0]));
-    TRY(reshard_tensor_from_data(NULL, RESHARD_I64, 1, (int64_t[]){2}, begins[rank], &out[1]));
-    return reshard_tensor_from_data(NULL, RESHARD_F32, 1, (int64_t[]){4}, counts, &out[2]);
+    TRY(reshard_tensor_from_data(NULL, RESHARD_I64, 1, (int64_t[]){4}, items[rank], &users[0]));
+    TRY(reshard_tensor_from_data(NULL, RESHARD_I64, 1, (int64_t[]){2}, begins[rank], &users[1]));
+    TRY(reshard_tensor_from_data(NULL, RESHARD_F32, 1, (int64_t[]){4}, counts, &users[2]));
+out:
+    return status;
 }
 
 static reshard_status make_module(reshard_group *group, reshard_module **out_module)
 {
+    reshard_status status = RESHARD_OK;
     reshard_embedding_bag_options how = {.size = sizeof how, .pads = 1, .padding_index = PADDING};
     reshard_layer_options options = {.size = sizeof options, .seed = 7};
     reshard_sharding_plan *plan = NULL;
@@ -40,8 +38,9 @@ static reshard_status make_module(reshard_group *group, reshard_module **out_mod
     TRY(reshard_sharding_plan_create(NULL, &plan));
     TRY(reshard_sharding_plan_add_text(plan, "weight", "3: S(0)"));
     TRY(reshard_module_shard(*out_module, plan, 0, group, NULL));
+out:
     reshard_sharding_plan_destroy(plan);
-    return RESHARD_OK;
+    return status;
 }
 
 /* Makes known that the tensors are this rank's own: without it, ranks would compare them. */
@@ -53,6 +52,7 @@ static reshard_tensor *own(reshard_tensor *tensor, reshard_group *group, reshard
 static reshard_status compare(reshard_module *module, reshard_tensor *const *users,
                               reshard_group *group, reshard_spec *rows)
 {
+    reshard_status status = RESHARD_OK;
     reshard_tensor *weight = NULL;
     reshard_scope *scope = NULL;
     reshard_value items[3];
@@ -75,12 +75,16 @@ static reshard_status compare(reshard_module *module, reshard_tensor *const *use
     reshard_tensor *expected =
         reshard_embedding_bag(reshard_tensor_full(weight), users[0], &options);
     (void)reshard_scope_note(reshard_tensor_allclose(mine, expected, 1e-5, 1e-6, 0, &close));
-    TRY(reshard_scope_close(scope));
-    return close ? RESHARD_OK : reshard_error_set(RESHARD_ERR_CHECK, "the bags differ");
+    TRY(close_scope(&scope, status));
+    TRY(check(close, "the bags differ"));
+out:
+    status = close_scope(&scope, status);
+    return status;
 }
 
 static reshard_status body(void *user, reshard_group *group)
 {
+    reshard_status status = RESHARD_OK;
     (void)user;
     reshard_tensor *users[3] = {NULL};
     reshard_module *module = NULL;
@@ -92,18 +96,15 @@ static reshard_status body(void *user, reshard_group *group)
     if (reshard_group_rank(group) == 0)
         printf("bags of %d ranks' own users, over a table cut by rows: as with the whole table\n",
                RANKS);
+out:
     for (int i = 0; i < 3; i++)
         reshard_tensor_release(users[i]);
     reshard_module_release(module);
     reshard_spec_release(rows);
-    return RESHARD_OK;
+    return status;
 }
 
 int main(void)
 {
-    if (reshard_group_run(NULL, RANKS, body, NULL) != RESHARD_OK) {
-        fprintf(stderr, "%s\n", reshard_error_text());
-        return 1;
-    }
-    return 0;
+    return finish(reshard_group_run(NULL, RANKS, body, NULL));
 }

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * 26_read_checkpoint.c - two ranks save a checkpoint. Then one process reads a box of a tensor, no
- * matter which files it lies in; reads what the third of four ranks would hold; maps a file; and
- * asks how the rules of Llama would cut the tensors over four ranks, by planning a conversion
- * without running it.
+ * 07_checkpoint.c - introduces checkpoints: two ranks save one. Then one process reads a box of a
+ * tensor, no matter which files it lies in; reads what the third of four ranks would hold; maps a
+ * file; and asks how the rules of Llama would cut the tensors over four ranks, which is what
+ * `reshard plan` shows of a conversion.
  */
 #include <reshard/reshard.h>
+
+#include "examples/example.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,22 +18,10 @@ enum { RANKS = 2, ROWS = 8, COLUMNS = 4 };
 
 static const char up_projection[] = "model.layers.0.mlp.up_proj.weight";
 
-/* Returns from the function with the status of the first call that fails. */
-#define TRY(call)                           \
-    do {                                    \
-        reshard_status try_status = (call); \
-        if (try_status != RESHARD_OK)       \
-            return try_status;              \
-    } while (0)
-
-static reshard_status check(int holds, const char *what)
-{
-    return holds ? RESHARD_OK : reshard_error_set(RESHARD_ERR_CHECK, what);
-}
-
 /* Each rank saves half of the rows; every element is its index. */
 static reshard_status save(void *user, reshard_group *group)
 {
+    reshard_status status = RESHARD_OK;
     float half[ROWS / RANKS * COLUMNS], norm[COLUMNS] = {1, 1, 1, 1};
     reshard_layout *rows = NULL, *whole = NULL;
     TRY(reshard_layout_parse(NULL, "2: S(0)", 2, (int64_t[]){ROWS, COLUMNS}, &rows));
@@ -42,7 +32,8 @@ static reshard_status save(void *user, reshard_group *group)
         {up_projection, RESHARD_F32, rows, (void *[]){half}},
         {"model.norm.weight", RESHARD_F32, whole, (void *[]){norm}},
     };
-    reshard_status status = reshard_checkpoint_save(NULL, group, user, 2, tensors, NULL);
+    TRY(reshard_checkpoint_save(NULL, group, user, 2, tensors, NULL));
+out:
     reshard_layout_release(whole);
     reshard_layout_release(rows);
     return status;
@@ -51,19 +42,23 @@ static reshard_status save(void *user, reshard_group *group)
 /* Rows 3 and 4 lie in different files. */
 static reshard_status read_box(const reshard_checkpoint *checkpoint)
 {
+    reshard_status status = RESHARD_OK;
     const reshard_box box = {.ndim = 2, .offset = {3, 1}, .size = {2, 2}};
     float found[4];
     int64_t index = -1;
     TRY(reshard_checkpoint_find(checkpoint, up_projection, strlen(up_projection), &index));
     TRY(reshard_checkpoint_read(checkpoint, index, &box, found, sizeof found));
-    return check(found[0] == 13 && found[1] == 14 && found[2] == 17 && found[3] == 18,
-                 "the box holds other elements");
+    TRY(check(found[0] == 13 && found[1] == 14 && found[2] == 17 && found[3] == 18,
+              "the box holds other elements"));
+out:
+    return status;
 }
 
 /* The weight is cut by columns over four ranks: the third one has column 2, and wants it as f64.
  * The norm is replicated. One call reads both. */
 static reshard_status read_rank(const reshard_checkpoint *checkpoint)
 {
+    reshard_status status = RESHARD_OK;
     static const char *const names[] = {up_projection, "model.norm.weight"};
     double column[ROWS];
     float norm[COLUMNS];
@@ -79,29 +74,18 @@ static reshard_status read_rank(const reshard_checkpoint *checkpoint)
     tensors[0].layout = columns;
     tensors[1].layout = whole;
     TRY(reshard_checkpoint_read_rank(checkpoint, 2, 2, tensors, NULL));
+    TRY(check(column[0] == 2 && column[7] == 30, "the column holds other elements"));
+    TRY(check(norm[0] == 1 && norm[3] == 1, "the norm holds other elements"));
+out:
     reshard_layout_release(whole);
     reshard_layout_release(columns);
-    TRY(check(column[0] == 2 && column[7] == 30, "the column holds other elements"));
-    return check(norm[0] == 1 && norm[3] == 1, "the norm holds other elements");
-}
-
-/* The same for a single tensor: the last row, which rank 7 of 8 has. */
-static reshard_status read_row(const reshard_checkpoint *checkpoint)
-{
-    float row[COLUMNS];
-    int64_t index = -1;
-    reshard_layout *rows = NULL;
-    TRY(reshard_checkpoint_find(checkpoint, up_projection, strlen(up_projection), &index));
-    TRY(reshard_layout_parse(NULL, "8: S(0)", 2, (int64_t[]){ROWS, COLUMNS}, &rows));
-    TRY(reshard_checkpoint_read_shards(checkpoint, index, rows, 7, RESHARD_DTYPE_NONE,
-                                       (void *[]){row}));
-    reshard_layout_release(rows);
-    return check(row[0] == 28 && row[3] == 31, "the row holds other elements");
+    return status;
 }
 
 /* Maps the second half of the rows, as it lies in its file. */
 static reshard_status look_at_file(const reshard_checkpoint *checkpoint)
 {
+    reshard_status status = RESHARD_OK;
     reshard_stored_piece piece = {.size = sizeof piece};
     void *memory = NULL;
     size_t bytes = 0;
@@ -112,11 +96,14 @@ static reshard_status look_at_file(const reshard_checkpoint *checkpoint)
     TRY(reshard_checkpoint_map_file(checkpoint, piece.file, &memory, &bytes));
     memcpy(&first, (char *)memory + piece.at, sizeof first);
     reshard_checkpoint_unmap_file(memory, bytes);
-    return check(first == ROWS / RANKS * COLUMNS, "the file holds other elements");
+    TRY(check(first == ROWS / RANKS * COLUMNS, "the file holds other elements"));
+out:
+    return status;
 }
 
 static reshard_status ask(const reshard_checkpoint *checkpoint)
 {
+    reshard_status status = RESHARD_OK;
     const reshard_conversion_options options = {
         .size = sizeof options, .to = "tp=4", .rules = "llama"};
     reshard_cuts *cuts = NULL;
@@ -130,30 +117,34 @@ static reshard_status ask(const reshard_checkpoint *checkpoint)
             TRY(check(tensor.local_shape != NULL && tensor.local_shape[0] == ROWS / 4,
                       "the projection is cut in another way"));
     }
+out:
     reshard_cuts_destroy(cuts);
-    return RESHARD_OK;
+    return status;
+}
+
+static void remove_files(const reshard_checkpoint *checkpoint, const char *path)
+{
+    const char *name = NULL;
+    for (int32_t i = 0; (name = reshard_checkpoint_file_name(checkpoint, i)) != NULL; i++) {
+        char file[512];
+        (void)snprintf(file, sizeof file, "%s/%s", path, name);
+        (void)unlink(file);
+    }
 }
 
 static reshard_status run(char *path)
 {
+    reshard_status status = RESHARD_OK;
     reshard_checkpoint *checkpoint = NULL;
     TRY(reshard_group_run(NULL, RANKS, save, path));
     TRY(reshard_checkpoint_open(NULL, path, NULL, &checkpoint));
-    reshard_status status = read_box(checkpoint);
-    if (status == RESHARD_OK)
-        status = read_rank(checkpoint);
-    if (status == RESHARD_OK)
-        status = read_row(checkpoint);
-    if (status == RESHARD_OK)
-        status = look_at_file(checkpoint);
-    if (status == RESHARD_OK)
-        status = ask(checkpoint);
-    for (int32_t i = 0; i < reshard_checkpoint_file_count(checkpoint); i++) {
-        char file[512];
-        (void)snprintf(file, sizeof file, "%s/%s", path,
-                       reshard_checkpoint_file_name(checkpoint, i));
-        (void)unlink(file);
-    }
+    TRY(read_box(checkpoint));
+    TRY(read_rank(checkpoint));
+    TRY(look_at_file(checkpoint));
+    TRY(ask(checkpoint));
+out:
+    if (checkpoint != NULL)
+        remove_files(checkpoint, path);
     reshard_checkpoint_destroy(checkpoint);
     return status;
 }
@@ -167,9 +158,7 @@ int main(void)
     }
     (void)snprintf(path, sizeof path, "%s/checkpoint", around);
     reshard_status status = run(path);
-    if (status != RESHARD_OK)
-        fprintf(stderr, "%s\n", reshard_error_text());
     (void)rmdir(path);
     (void)rmdir(around);
-    return status != RESHARD_OK;
+    return finish(status);
 }

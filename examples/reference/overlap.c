@@ -1,22 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * 19_overlap.c - ten exchanges between three ranks, all under way at once. Every rank starts them
+ * overlap.c - ten exchanges between three ranks, all under way at once. Every rank starts them
  * in the same order and waits for them in the reverse order, which works because waiting for one
  * makes progress on all.
  */
 #include <reshard/reshard.h>
 
+#include "examples/example.h"
+
 #include <stdio.h>
 
 enum { RANKS = 3, WORKS = 10 };
-
-/* Returns from the function with the status of the first call that fails. */
-#define TRY(call)                           \
-    do {                                    \
-        reshard_status try_status = (call); \
-        if (try_status != RESHARD_OK)       \
-            return try_status;              \
-    } while (0)
 
 /* The results, which must not be touched before the waits have returned. */
 typedef struct results {
@@ -28,6 +22,7 @@ typedef struct results {
 static reshard_status start_collectives(reshard_group *group, const int32_t mine[RANKS], results *r,
                                         reshard_work **works)
 {
+    reshard_status status = RESHARD_OK;
     static const int64_t ones[RANKS] = {1, 1, 1};
     const void *sources[RANKS] = {&mine[0], &mine[1], &mine[2]};
     void *targets[RANKS] = {&r->posted[0], &r->posted[1], &r->posted[2]};
@@ -58,20 +53,24 @@ static reshard_status start_collectives(reshard_group *group, const int32_t mine
                                            .targets = targets};
         TRY(reshard_exchange_start(NULL, group, &exchange, &works[i]));
     }
-    return RESHARD_OK;
+out:
+    return status;
 }
 
 /* Messages around a ring. All ranks send before any receives, which is allowed only with _start. */
 static reshard_status start_messages(reshard_group *group, const int32_t *mine, results *r,
                                      reshard_work **works)
 {
+    reshard_status status = RESHARD_OK;
     int32_t rank = reshard_group_rank(group);
     TRY(reshard_send_start(NULL, group, RESHARD_I32, (rank + 1) % RANKS, 1, mine, &works[0]));
-    return reshard_receive_start(NULL, group, RESHARD_I32, (rank + RANKS - 1) % RANKS, 1,
-                                 &r->neighbour, &works[1]);
+    TRY(reshard_receive_start(NULL, group, RESHARD_I32, (rank + RANKS - 1) % RANKS, 1,
+                              &r->neighbour, &works[1]));
+out:
+    return status;
 }
 
-static reshard_status check(const results *r, int32_t rank)
+static reshard_status check_results(const results *r, int32_t rank)
 {
     int right = r->share == 30 + 3 * rank && r->from_root == 20 && r->part == 10 + rank &&
                 r->neighbour == 10 * ((rank + RANKS - 1) % RANKS);
@@ -81,8 +80,7 @@ static reshard_status check(const results *r, int32_t rank)
         if (rank == 0) /* the root */
             right = right && r->at_root[k] == 10 * k && r->sum == 30;
     }
-    return right ? RESHARD_OK
-                 : reshard_error_set(RESHARD_ERR_CHECK, "works under way have mixed their data");
+    return check(right, "works under way have mixed their data");
 }
 
 static reshard_status run_rank(void *user, reshard_group *group)
@@ -100,15 +98,13 @@ static reshard_status run_rank(void *user, reshard_group *group)
         status = reshard_work_wait(works[i]);
     for (int i = 0; i < WORKS; i++)
         reshard_work_destroy(works[i]);
-    return status == RESHARD_OK ? check(&r, rank) : status;
+    return status == RESHARD_OK ? check_results(&r, rank) : status;
 }
 
 int main(void)
 {
     reshard_status status = reshard_group_run(NULL, RANKS, run_rank, NULL);
-    if (status != RESHARD_OK)
-        fprintf(stderr, "%s\n", reshard_error_text());
-    else
+    if (status == RESHARD_OK)
         printf("%d exchanges at once between %d ranks\n", WORKS, RANKS);
-    return status != RESHARD_OK;
+    return finish(status);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * 12_own_spec.c - a split that the spec language lacks: a callback gives rows to the ranks in
+ * own_spec.c - a split that the spec language lacks: a callback gives rows to the ranks in
  * reverse order. The layout is checked like any other, and a context counts its memory.
  */
 #include <reshard/reshard.h>

@@ -1,29 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * 11_faults.c - does a program survive a message that fails? One plan moves two tensors between
+ * faults.c - does a program survive a message that fails? One plan moves two tensors between
  * simulated ranks. It is run once for every message, and each time another message fails. No rank
  * may hang, and a run that succeeds must have the right numbers.
  */
 #include <reshard/reshard.h>
 #include <reshard/sim.h>
 
+#include "examples/example.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
 enum { RANKS = 3, ROWS = 6, COLUMNS = 3, LENGTH = 9 };
 
-/* Buffers are listed tensor by tensor; the exec knows which one is a tensor's first. */
+/* Buffers are listed tensor by tensor, and each rank has one shard of each. */
 static reshard_status move_both(reshard_exec *exec, int32_t rank)
 {
     int32_t rows[ROWS / RANKS][COLUMNS], columns[ROWS], part[LENGTH / RANKS], whole[LENGTH];
-    const void *sources[2];
-    void *targets[2];
-    if (reshard_exec_source_count(exec) != 2 || reshard_exec_target_count(exec) != 2)
-        return reshard_error_set(RESHARD_ERR_CHECK, "each rank should have a shard of each tensor");
-    sources[reshard_exec_source_first(exec, 0)] = rows;
-    sources[reshard_exec_source_first(exec, 1)] = part;
-    targets[reshard_exec_target_first(exec, 0)] = columns;
-    targets[reshard_exec_target_first(exec, 1)] = whole;
+    const void *sources[] = {rows, part};
+    void *targets[] = {columns, whole};
     for (int i = 0; i < ROWS / RANKS * COLUMNS; i++)
         rows[i / COLUMNS][i % COLUMNS] = rank * (ROWS / RANKS) * COLUMNS + i;
     for (int i = 0; i < LENGTH / RANKS; i++)
@@ -90,10 +86,8 @@ int main(void)
             failures++;
         }
     }
-    if (status != RESHARD_OK)
-        fprintf(stderr, "%s\n", reshard_error_text());
-    else
+    if (status == RESHARD_OK)
         printf("%d messages failed, one in each run\n", (int)failures);
     reshard_plan_release(plan);
-    return status != RESHARD_OK;
+    return finish(status);
 }
