@@ -244,34 +244,51 @@ static bool source_should_copy(const reshard_moves *receives, reshard_dtype dtyp
     return source < SHORT_RUN_BYTES && source < target;
 }
 
+/* The rank whose part decides about a stage link; -1 if there is nothing to decide: the target
+ * copies. */
+static int32_t find_decider(const builder *b, int32_t link)
+{
+    reshard_stage_link shown = rs_plan_stage_link(b->exec->plan, b->stage, link);
+    if (shown.source < 0 || shown.source_dtype != shown.target_dtype ||
+        reshard_layout_rank_count(shown.target_layout) == 0)
+        return -1;
+    return reshard_layout_rank_at(shown.target_layout, 0);
+}
+
+/* Decides about all links from `first` on that have the same decider as that one. */
+static reshard_status decide_by(builder *b, int32_t first, int32_t links, bool *decided)
+{
+    reshard_part *part = NULL;
+    int32_t decider = find_decider(b, first);
+    reshard_status status = reshard_part_create(b->exec->context, b->exec->plan, decider, &part);
+    for (int32_t l = first; l < links && status == RESHARD_OK; l++) {
+        if (decided[l] || find_decider(b, l) != decider)
+            continue;
+        reshard_stage_link shown = rs_plan_stage_link(b->exec->plan, b->stage, l);
+        b->pushes[l] =
+            source_should_copy(&reshard_part_link(part, b->stage, l)->receives, shown.source_dtype);
+        decided[l] = true;
+    }
+    reshard_part_destroy(part);
+    return status;
+}
+
+/* A part is as much work as the links it has, so none is made twice. */
 static reshard_status decide_copiers(builder *b)
 {
     int32_t links = reshard_plan_stage_link_count(b->exec->plan, b->stage);
     b->pushes = rs_arena_allocate_array(&b->exec->arena, (size_t)links, sizeof *b->pushes);
-    if (b->pushes == NULL)
+    bool *decided = rs_arena_allocate_array(&b->exec->arena, (size_t)links, sizeof *decided);
+    if (b->pushes == NULL || decided == NULL)
         return rs_allocation_status();
-    reshard_part *part = NULL;
-    int32_t of = -1;
-    reshard_status status = RESHARD_OK;
-    for (int32_t l = 0; l < links && status == RESHARD_OK; l++) {
-        reshard_stage_link shown;
-        shown = rs_plan_stage_link(b->exec->plan, b->stage, l);
+    for (int32_t l = 0; l < links; l++) {
         b->pushes[l] = false;
-        if (shown.source < 0 || shown.source_dtype != shown.target_dtype ||
-            reshard_layout_rank_count(shown.target_layout) == 0)
-            continue;
-        int32_t first = reshard_layout_rank_at(shown.target_layout, 0);
-        if (first != of) {
-            reshard_part_destroy(part);
-            part = NULL;
-            status = reshard_part_create(b->exec->context, b->exec->plan, first, &part);
-            of = first;
-        }
-        if (status == RESHARD_OK)
-            b->pushes[l] = source_should_copy(&reshard_part_link(part, b->stage, l)->receives,
-                                              shown.source_dtype);
+        decided[l] = find_decider(b, l) < 0;
     }
-    reshard_part_destroy(part);
+    reshard_status status = RESHARD_OK;
+    for (int32_t l = 0; l < links && status == RESHARD_OK; l++)
+        if (!decided[l])
+            status = decide_by(b, l, links, decided);
     return status;
 }
 

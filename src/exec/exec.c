@@ -103,16 +103,23 @@ static reshard_status number_slots(reshard_exec *exec)
 }
 
 /* An intermediate has the dtype of the stage links that write it. */
-static reshard_dtype intermediate_dtype(const reshard_exec *exec, int32_t index)
+static reshard_status find_intermediate_dtypes(reshard_exec *exec)
 {
+    size_t count = (size_t)exec->intermediate_count;
+    exec->intermediate_dtypes =
+        rs_arena_allocate_array(&exec->arena, count, sizeof *exec->intermediate_dtypes);
+    if (exec->intermediate_dtypes == NULL)
+        return rs_allocation_status();
+    for (size_t i = 0; i < count; i++)
+        exec->intermediate_dtypes[i] = RESHARD_U8;
     for (int32_t s = 0; s < exec->stage_count; s++) {
         for (int32_t l = 0; l < reshard_plan_stage_link_count(exec->plan, s); l++) {
             reshard_stage_link link = rs_plan_stage_link(exec->plan, s, l);
-            if (link.target_is_intermediate && link.target == index)
-                return link.target_dtype;
+            if (link.target_is_intermediate)
+                exec->intermediate_dtypes[link.target] = link.target_dtype;
         }
     }
-    return RESHARD_U8;
+    return RESHARD_OK;
 }
 
 static size_t align(size_t bytes)
@@ -125,7 +132,7 @@ static size_t intermediate_size(const reshard_exec *exec, int32_t index)
     const reshard_layout *layout =
         rs_exec_layout(exec, exec->source_count + exec->target_count + index);
     int64_t volume = rs_layout_shard_volume(layout, exec->part->rank);
-    return align((size_t)volume * rs_element_bytes(intermediate_dtype(exec, index)));
+    return align((size_t)volume * rs_element_bytes(exec->intermediate_dtypes[index]));
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -215,6 +222,8 @@ static reshard_status build(reshard_exec *exec)
     reshard_status status = reshard_part_create(exec->context, exec->plan, rank, &exec->part);
     if (status == RESHARD_OK)
         status = number_slots(exec);
+    if (status == RESHARD_OK)
+        status = find_intermediate_dtypes(exec);
     if (status == RESHARD_OK)
         status = rs_exec_build(exec);
     return status;

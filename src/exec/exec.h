@@ -98,6 +98,7 @@ struct reshard_exec {
     int64_t *slot_first; /* by tensor (sources, targets, intermediates), and the end */
     /* by tensor: its first buffer on this rank; and the end */
     int64_t *source_first, *target_first;
+    reshard_dtype *intermediate_dtypes;
     int64_t slot_count;
     rs_exec_addresses *addresses; /* this rank's slots */
     bool *tensor_shared;          /* by tensor: whether all of its slots on this rank are shared */
