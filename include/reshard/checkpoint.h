@@ -170,10 +170,35 @@ typedef struct reshard_stored_value {
     const char *name; /* like the name of a tensor, below */
     size_t name_bytes;
     const char *text; /* the value, shortened to one line; NULL: not known */
+    /* What it is: "u32" or "list of str" (GGUF), "int" or "dict" (Python's types, PyTorch's files).
+     * NULL: not known. Static */
+    const char *type;
+    int64_t item_count; /* of a list, tuple, set or dict; -1: it is none of these */
+    int is_json; /* non-zero: reshard_checkpoint_value_text writes JSON; else as Python does */
 } reshard_stored_value;
 /* Values, numbered from 0 in the order of the files. Errors: RANGE beyond the last. */
 RESHARD_API reshard_status reshard_checkpoint_value(const reshard_checkpoint *checkpoint,
                                                     int64_t index, reshard_stored_value *out_value);
+/* Writes a value in full, as one line of text that ends with NUL. items_max: of longer lists, only
+ * so many items are written, and the number of all; -1: all of them. Errors: RANGE beyond the last
+ * value, or if the text does not fit in `capacity` bytes; NOT_FOUND if the value is not known. */
+RESHARD_API reshard_status reshard_checkpoint_value_text(const reshard_checkpoint *checkpoint,
+                                                         int64_t index, int64_t items_max,
+                                                         char *buffer, size_t capacity);
+
+/* A line of text that files carry beside their tensors, under a key: __metadata__ of safetensors.
+ * Both may hold any bytes. Pointers live as long as the checkpoint. */
+typedef struct reshard_stored_text {
+    size_t size; /* sizeof(reshard_stored_text), set by the caller */
+    const char *key;
+    size_t key_bytes;
+    const char *text;
+    size_t text_bytes;
+} reshard_stored_text;
+/* Such texts, numbered from 0 and sorted by key, without those by which a format says how tensors
+ * are split. Errors: RANGE beyond the last. */
+RESHARD_API reshard_status reshard_checkpoint_text(const reshard_checkpoint *checkpoint,
+                                                   int64_t index, reshard_stored_text *out_text);
 
 /* A tensor that cannot be read. Pointers live as long as the checkpoint. */
 typedef struct reshard_unreadable_tensor {
