@@ -118,6 +118,16 @@ static int run_global_option(int argc, char **argv)
     return CLI_DONE;
 }
 
+/* Whether the first rank has an answer for all. It has none to a command that is not there: a rank
+ * that left in silence because of one would be waited for by the others for ever. */
+static int first_answers(const cli_command *command, int is_help, int argc, char **argv)
+{
+    if (command != NULL)
+        return is_help || !command->shares_work;
+    return argc > 0 && (strcmp(argv[0], "help") == 0 || strcmp(argv[0], "--help") == 0 ||
+                        strcmp(argv[0], "-h") == 0 || strcmp(argv[0], "--version") == 0);
+}
+
 static int run(int argc, char **argv)
 {
     if (argc > 0 && strcmp(argv[0], "bench") == 0)
@@ -126,7 +136,7 @@ static int run(int argc, char **argv)
         return cli_complete(commands, COMMAND_COUNT, argc - 1, argv + 1);
     const cli_command *command = argc > 0 ? find_command(argv[0]) : NULL;
     int is_help = cli_options_ask_help(argc, argv);
-    if (!cli_ranks_are_first() && (command == NULL || is_help || !command->shares_work))
+    if (!cli_ranks_are_first() && first_answers(command, is_help, argc, argv))
         return CLI_DONE;
     if (argc == 0)
         return cli_fail(CLI_USAGE, "no command is given; reshard --help lists them");
@@ -140,6 +150,7 @@ static int run(int argc, char **argv)
         cli_command_print_help(command);
         return CLI_DONE;
     }
+    cli_ranks_name_job(command->name);
     return command->run(command, argc - 1, argv + 1);
 }
 

@@ -10,6 +10,7 @@
 #include <reshard/mpi_run.h>
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -79,16 +80,49 @@ int cli_ranks_outlive_first(void)
     return nanosleep(&long_enough, NULL) == 0;
 }
 
+enum { JOB_BYTES = 16 };
+
+static char job[JOB_BYTES];
+
+void cli_ranks_name_job(const char *name)
+{
+    (void)snprintf(job, sizeof job, "%s", name);
+}
+
 typedef struct connecting {
     reshard_rank_fn body;
     void *user;
+    int32_t other; /* a rank that does another job than the first one; 0: none */
+    char others_job[JOB_BYTES];
 } connecting;
+
+/* Finds out whether all ranks do the same job: the messages of two commands would be taken for each
+ * other's. */
+static reshard_status compare_jobs(connecting *c, reshard_group *group)
+{
+    int32_t count = reshard_group_size(group);
+    char(*all)[JOB_BYTES] = calloc((size_t)count, sizeof *all);
+    if (all == NULL) { /* the others wait for this rank's name */
+        reshard_group_break(group, "out of memory");
+        return RESHARD_ERR_NO_MEMORY;
+    }
+    reshard_status status = reshard_group_gather_bytes(group, job, sizeof job, all);
+    for (int32_t i = count - 1; status == RESHARD_OK && i > 0; i--) {
+        if (strncmp(all[i], all[0], sizeof *all) == 0)
+            continue;
+        c->other = i;
+        memcpy(c->others_job, all[i], sizeof *all);
+    }
+    free(all);
+    return status == RESHARD_OK && c->other != 0 ? RESHARD_ERR_MISMATCH : status;
+}
 
 static reshard_status begin_body(void *user, reshard_group *group)
 {
-    const connecting *c = user;
+    connecting *c = user;
     connected = 1;
-    return c->body(c->user, group);
+    reshard_status status = compare_jobs(c, group);
+    return status == RESHARD_OK ? c->body(c->user, group) : status;
 }
 
 /* Returns CLI_DONE and the status that all ranks agree on, or prints a message and returns another
@@ -108,12 +142,17 @@ static int run_mpi(reshard_rank_fn body, void *user, reshard_status *out_status)
                         "where MPI is: install libopenmpi-dev and build reshard again, or install "
                         "the package that has libreshard_mpi",
                         backend != NULL ? "it lacks reshard_mpi_run" : cli_library_error());
-    connecting both = {body, user};
+    connecting both = {.body = body, .user = user};
     *out_status = run(NULL, begin_body, &both);
     /* All ranks have the same status, but only the first one fails: mpirun kills all ranks as soon
      * as one fails, and that must not happen before the first has printed its message. */
     if (connected && !cli_ranks_are_first())
         *out_status = RESHARD_OK;
+    else if (both.other != 0)
+        return cli_fail(CLI_USAGE,
+                        "rank %d runs \"%s\", but rank 0 runs \"%s\": all ranks have to run the "
+                        "same command",
+                        (int)both.other, both.others_job, job);
     return CLI_DONE;
 }
 

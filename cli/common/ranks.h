@@ -10,6 +10,9 @@
 
 /* How many ranks there will be: under mpirun as many as it started, otherwise `wanted`. */
 int32_t cli_ranks_count(int32_t wanted);
+/* What this process is about to do, a command's name. Ranks that were started for different jobs
+ * refuse to begin. */
+void cli_ranks_name_job(const char *name);
 /* Runs the body on all ranks. Returns CLI_DONE, or prints a message and returns another code. Under
  * mpirun, only the first rank reports an error of the body; the others return CLI_DONE. A rank on
  * which the body cannot begin fails by itself, and mpirun ends the others, which wait for it. */

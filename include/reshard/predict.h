@@ -41,6 +41,9 @@ typedef struct reshard_cluster {
     double read, write, copy;
     /* Like memory, for copies in runs of at most 4 KiB; 0: the same as memory. */
     double scattered;
+    /* Conversions: how fast elements become another dtype, in bytes of what is read, beyond reading
+     * and writing them. */
+    double cast;
 } reshard_cluster;
 
 /*

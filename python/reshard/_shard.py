@@ -293,11 +293,11 @@ class Shard(Mapping[str, Any]):
         """A tensor with the array for its shard, which is checked here."""
         held = self._find(name)
         shape = held.shards[0].shape
-        fits = tuple(array.shape) == shape and is_held_by(held.dtype, array.dtype, self.checkpoint.raw)
-        if not fits or not array.flags.c_contiguous or not array.flags.writeable:
+        is_held = is_held_by(held.dtype, array.dtype, self.checkpoint.raw)
+        if not is_held or tuple(array.shape) != shape or not array.flags.c_contiguous or not array.flags.writeable:
             raise Invalid('tensor "%s": the array must be C-contiguous and writeable, of shape %s and dtype %s, not %s of %s%s' %
                           (name, shape, held.dtype, tuple(array.shape), array.dtype,
-                           "; raw=True of reshard.open lets it hold plain bits" if is_held_by(held.dtype, array.dtype) else ""))
+                           "; raw=True of reshard.open lets it hold plain bits" if not is_held and is_held_by(held.dtype, array.dtype) else ""))
         return RankTensor(held.source, held.layout, held.dtype, [array])
 
 

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "collective/collective.h"
 #include "collective/work.h"
+#include "layout/derive.h"
 #include "layout/layout.h"
 
 #include <reshard/pytorch.h>
@@ -38,10 +39,7 @@ static reshard_status make_layout(reshard_context *context, int32_t ndim, const 
         status = reshard_spec_chunk(context, dim, chunks->count, chunks->ranks, &spec);
     if (status == RESHARD_OK) /* each rank passes one buffer */
         status = rs_mesh_check_distinct(reshard_spec_mesh(spec));
-    if (status == RESHARD_OK)
-        status = reshard_layout_create(context, spec, ndim, shape, out_layout);
-    reshard_spec_release(spec);
-    return status;
+    return rs_layout_take(context, status, spec, ndim, shape, out_layout);
 }
 
 reshard_status reshard_local_shard_volume(reshard_context *context, int32_t ndim,

@@ -57,10 +57,8 @@ static reshard_status add_memory(state *s, const reshard_tensor *tensor)
         return status;
     }
     if (s->memory_count == s->memory_capacity) {
-        void *memory = s->memory;
-        reshard_status status = rs_grow(s->context, &memory, &s->memory_capacity,
+        reshard_status status = rs_grow(s->context, &s->memory, &s->memory_capacity,
                                         s->memory_count + 1, sizeof *s->memory);
-        s->memory = memory;
         if (status != RESHARD_OK)
             return status;
     }

@@ -389,14 +389,17 @@ def chunks_of_rank(shape, cut, tp, t):
     return made
 
 
-def write_legacy(folder, made, mc, tp=1, pp=1, ep=1, virtual=1, old=False, grouped=False, skip=(), counts=None, **more):
+def write_legacy(folder, made, mc, tp=1, pp=1, ep=1, virtual=1, old=False, grouped=False, skip=(), counts=None, ranks=None, iterations=lambda t, p, e: 7, **more):
     """mp_rank_XX[_YYY][_ZZZ]/model_optim_rng.pt of all ranks. mc: numbered layers. old: names before Megatron-Core. counts: how many layers
-    each stage has, first those of all stages' first virtual stages; by default equally many."""
+    each stage has, first those of all stages' first virtual stages; by default equally many. ranks: which rank saved a file, as the
+    arguments of a training run say and those of a program that converts do not."""
     counts = counts or [made.layers // (pp * virtual)] * (pp * virtual)
     places = [(i, inside) for i, count in enumerate(counts) for inside in range(count)]
     args = {**made.args(), "tensor_model_parallel_size": tp, "pipeline_model_parallel_size": pp, "expert_model_parallel_size": ep,
             "virtual_pipeline_model_parallel_size": virtual if virtual > 1 else None, **more}
     for t, p, e in [(t, p, e) for t in range(tp) for p in range(pp) for e in range(ep)]:
+        if ranks is not None:  # of two data parallel ranks, the first saves: tp-ep-dp-pp, or tp-pp-dp
+            args = {**args, "rank": ranks(t, p, e), "world_size": 2 * tp * pp * ep}
         name = f"mp_rank_{t:02d}" + (f"_{p:03d}" if pp > 1 else "") + (f"_{e:03d}" if ep > 1 else "")
         models = [{} for _ in range(virtual)]
         for key, array in mc.items():
@@ -427,7 +430,7 @@ def write_legacy(folder, made, mc, tp=1, pp=1, ep=1, virtual=1, old=False, group
             state["decoder.layers.0.self_attention.linear_qkv._extra_state"] = None
         if old:
             states = [nest_old(state) for state in states]
-        root = {"args": namespace(args), "checkpoint_version": 3.0, "iteration": 7,
+        root = {"args": namespace(args), "checkpoint_version": 3.0, "iteration": iterations(t, p, e),
                 "optimizer": {"fp32_from_fp16_params": [torch_files.tensor(made.tensor(3, dtype="F32"))]}, "rng_state": [{"a": 1}]}
         root.update({"model": states[0]} if virtual == 1 else {f"model{i}": state for i, state in enumerate(states)})
         if (t, p, e) not in skip:

@@ -276,6 +276,28 @@ class GgufWriteTest(support.CommandTest):
         self.check_fails(["convert", *out, *like], 1, "its alignment is 16")
         self.assertFalse(os.path.exists(self.at("out.gguf")))
 
+    def test_numbers_that_contradict_the_configuration(self):
+        """Other heads, or other angles: the tensors have the same shapes, and a program that loads them computes something else."""
+        model = self.qwen2()
+        tensors = {n: (shape, x) for n, (_, shape, x) in model.items()}
+        config = {**self.CONFIG, "num_key_value_heads": 4, "rope_theta": 10000, "rms_norm_eps": 1e-5, "max_position_embeddings": 64}
+        right = {"attention.head_count_kv": (gguf.U32, 4), "rope.freq_base": (gguf.F32, 10000.0), "attention.layer_norm_rms_epsilon": (gguf.F32, 1e-5),
+                 "context_length": (gguf.U32, 64)}
+        cases = [({}, None), ({"context_length": (gguf.U32, 1 << 20)}, None),
+                 ({"attention.head_count_kv": (gguf.U32, 2)}, "num_key_value_heads is 2, but by config.json of the model that is to be written it is 4"),
+                 ({"rope.freq_base": (gguf.F32, 500000.0)}, "rope_theta is 500000"), ({"attention.layer_norm_rms_epsilon": (gguf.F32, 1e-6)}, "rms_norm_eps is 1e-06")]
+        self.write_hf(tensors, config)
+        for change, words in cases:
+            more = [(f"qwen2.{key}", kind, content) for key, (kind, content) in {**right, **change}.items()]
+            self.base(model, self.typed("F16"), values=self.VALUES + more)
+            if words is None:
+                self.convert()
+                os.unlink(self.at("out.gguf"))
+            else:
+                self.check_fails(["convert", self.at("hf"), self.at("out.gguf"), "--as", "gguf", "--like", self.at("base.gguf")], 1, words)
+        self.write_hf(tensors, {**config, "num_attention_heads": 8})
+        self.check_fails(["convert", self.at("hf"), self.at("out.gguf"), "--as", "gguf", "--like", self.at("base.gguf")], 1, "num_attention_heads is 4, but")
+
     def test_numbers_that_q8_0_cannot_hold(self):
         model = self.qwen2()
         self.base(model, self.typed("Q8_0"))

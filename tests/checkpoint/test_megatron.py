@@ -364,6 +364,34 @@ class Legacy(MegatronTest):
     def test_names_before_megatron_core(self):
         self.check("llama", "old", tp=2, pp=2, old=True)
 
+    def test_who_saved_a_file(self):
+        """Folders that were exchanged: each file knows its rank, and the ends of a pipeline show which stage they are."""
+        inner, outer = lambda t, p, e: t + 2 * p, lambda t, p, e: t + 2 * 2 * p
+        self.check("llama", "inner", tp=2, pp=2, ranks=inner)
+        self.check("qwen3_moe", "outer", tp=2, pp=2, ep=2, ranks=lambda t, p, e: t + 2 * e + 8 * p)
+        self.check("llama", "converted", tp=2, pp=2, ranks=lambda t, p, e: 0)
+        made = family("llama")
+        made.layers = 3
+        _, mc = made.make()
+        by_rank = "this is the file of tensor parallel rank 0 by its name, but rank {} saved it, which is number 1 of 2; have files been renamed?"
+        by_stage = "this is the file of stage 0 of 3 by its name, but it holds the norm behind the last layer; have files been renamed?"
+        by_order = "this is the file of stage 2 by its name, but rank 4 saved it, and rank 8 that of the stage before; have files been renamed?"
+        cases = [({"tp": 2, "ranks": inner}, "mp_rank_00", "mp_rank_01", "mp_rank_00/model_optim_rng.pt: " + by_rank.format(1)),
+                 ({"tp": 2, "pp": 3, "ranks": outer}, "mp_rank_00_001", "mp_rank_01_001", "mp_rank_00_001/model_optim_rng.pt: " + by_rank.format(5)),
+                 ({"tp": 2, "pp": 3, "ranks": outer}, "mp_rank_00_001", "mp_rank_00_002", by_order),
+                 ({"pp": 3}, "mp_rank_00_000", "mp_rank_00_002", "mp_rank_00_000/model_optim_rng.pt: " + by_stage),
+                 ({"pp": 3}, "mp_rank_00_000", "mp_rank_00_001", "stage 1 of 3 by its name, but it holds the embedding"),
+                 ({"pp": 3}, "mp_rank_00_001", "mp_rank_00_002", "stage 1 of 3 by its name, but it holds the norm behind the last layer")]
+        for number, (how, a, b, words) in enumerate(cases):
+            megatron_files.write_legacy(self.at(f"e{number}"), made, mc, **how)
+            a, b = self.at(f"e{number}/{a}"), self.at(f"e{number}/{b}")
+            os.rename(a, a + "x")
+            os.rename(b, a)
+            os.rename(a + "x", b)
+            self.fails(f"e{number}", "x", *TO_HF, words=words)
+        megatron_files.write_legacy(self.at("i"), made, mc, tp=2, iterations=lambda t, p, e: 7 + t)
+        self.fails("i", "x", *TO_HF, words="mp_rank_01/model_optim_rng.pt: is of iteration 8, but mp_rank_00/model_optim_rng.pt of 7")
+
     def test_refusals(self):
         made = family("llama")
         _, mc = made.make()

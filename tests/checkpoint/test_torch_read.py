@@ -233,7 +233,8 @@ class Files(TorchTest):
         self.fails("bad.pt", "late", words=words, left=["late.partial"])
         self.fails("bad.pt", "late", "--resume", words=words)
         self.fails("bad.pt", "parts", "--to", "fsdp=3", "--rules", "fsdp", "--max-memory", "1M", "--threads", "1", words=words, left=["parts.partial"])
-        for command in (["verify", self.at("bad.pt")], ["digest", self.at("bad.pt")], ["verify", self.at("good.pt"), self.at("bad.pt")],
+        for command in (["verify", self.at("bad.pt")], ["digest", self.at("bad.pt")], ["digest", self.at("bad.pt"), "--sha256"],
+                        ["verify", self.at("good.pt"), self.at("bad.pt")],
                         ["verify", self.at("bad.pt"), self.at("good.pt"), "--digest"]):
             self.check_fails(command, 1, words)
         torch_files.write_bytes(self.at("bad.pt"), damaged.replace(struct.pack("<I", zlib.crc32(model["w"][2])), bytes(4)))
@@ -265,6 +266,7 @@ class Files(TorchTest):
             self.damage("bad.pt", whole, at + 1)
             self.check_fails(["verify", self.at("bad.pt")], 1, "the data are damaged")
             self.check_fails(["digest", self.at("bad.pt")], 1, "the data are damaged")
+            self.check_fails(["digest", self.at("bad.pt"), "--sha256"], 1, "the data are damaged")
             if name != "w":
                 self.fails("bad.pt", "out", words="the data are damaged", left=["out.partial"])
                 shutil.rmtree(self.at("out.partial"))

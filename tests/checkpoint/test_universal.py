@@ -88,13 +88,27 @@ class Writing(ZeroTest):
                 self.check_all(zero, "universal")
                 self.assertNotIn("stay behind: optimizer.param_groups", said)
                 self.assertNotIn("how many steps the optimizer has made", said)
+                self.assertNotIn("of weights", said)  # the model files of other ranks repeat the first one's
 
     def test_again(self):
         """Universal to universal: the same tensors, values and steps."""
         zero = self.make(3, 4)
         self.convert("in", "universal", "--format", "universal")
-        self.convert("universal", "again", "--format", "universal")
+        said = self.convert("universal", "again", "--format", "universal")
         self.check_written(zero, "again")
+        for words in ("of weights", "1 folder"):  # stage 3's copy of the model file; the folder of parameters
+            self.assertNotIn(words, said)
+
+    def test_strays(self):
+        """The folder of parameters counts as read; what is not read in it is told."""
+        zero = self.make(3, 2)
+        self.convert("in", "universal", "--format", "universal")
+        folder = f"universal/global_step{zero.step}_universal/zero"
+        for stray in ("README", f"{next(iter(zero.params))}/old.bak"):
+            with open(self.at(f"{folder}/{stray}"), "w", encoding="ascii") as file:
+                file.write("x")
+        said = self.convert("universal", "again", "--format", "universal")
+        self.assertIn('left out: 2 files in the folder zero ("README" and others), not of a state of a parameter', said)
 
     def test_steps_that_are_tensors(self):
         zero = self.make(3, 2, step_tensor=True)
@@ -197,8 +211,9 @@ class Writing(ZeroTest):
         self.assertEqual(files.read_hf(self.at("back")), hf)
 
     def test_names(self):
-        self.write_hf("hf-in", None, **{"a/b": bytes_of("F32", (2,), 1)})
-        self.check_fails(("convert", self.at("hf-in"), self.at("out"), "--format", "universal"), 1, 'tensor "a/b" cannot be the name of a folder')
+        for name in ("", "..", "/a", "../a", "a/b"):
+            self.write_hf("hf-in", None, **{name: bytes_of("F32", (2,), 1)})
+            self.check_fails(("convert", self.at("hf-in"), self.at("out"), "--format", "universal"), 1, f'tensor "{name}" cannot be the name of a folder')
         self.check_fails(("convert", self.at("hf-in"), self.at("out"), "--format", "universal", "--to", "tp=2"), 1, "cannot be split over tp=2")
 
     def test_as_a_naming(self):

@@ -87,9 +87,17 @@ class MpiTest(support.CommandTest):
     def test_one_rank_fails_before_mpi_starts(self):
         """It says so itself: the others know nothing of it, and mpirun ends them because it fails."""
         self.assertEqual(self.fail_on(2, 'exec "$@" --oops'), 'reshard: rank 2: convert: unknown option --oops; reshard convert --help lists them\n')
+        for words in ("", "nonsense", "--nonsense"):
+            self.assertRegex(self.fail_on(2, f'exec {support.COMMAND} {words}'), r"\Areshard: rank 2: [^\n]*; reshard --help lists them\n\Z")
         shutil.copy(support.COMMAND, self.at("reshard"))  # beside which there is no MPI backend
         self.assertRegex(self.fail_on(1, f'shift; exec {self.at("reshard")} "$@"'),
                          r"\Areshard: rank 1: started by mpirun, but the MPI backend cannot be loaded: [^\n]*\n\Z")
+
+    def test_one_rank_runs_another_command(self):
+        for rank in (0, 2):
+            names = ("convert", "verify") if rank == 0 else ("verify", "convert")
+            self.assertEqual(self.fail_on(rank, f'exec {support.COMMAND} verify {self.at("source")}'),
+                             f'reshard: rank {max(rank, 1)} runs "{names[0]}", but rank 0 runs "{names[1]}": all ranks have to run the same command\n')
 
     def test_all_ranks_fail_before_mpi_starts(self):
         code, output, errors = self.mpirun(3, self.at("source"), self.at("out"), "--oops", "--json")

@@ -3,7 +3,8 @@
  * hash.c - SHA-256 of each tensor, and of the lines that list them. A hash needs its bytes in
  * order, so a tensor is one item of work: one thread reads it tile by tile in row-major order, from
  * whatever pieces it is stored in. The largest tensors come first, so that no thread is left alone
- * with one at the end. Ranks take tensors in turn.
+ * with one at the end. Ranks take tensors in turn. The checksums of archives are checked before, in
+ * a pass of their own, which is short beside the hashing: nobody should sign what is damaged.
  */
 #include "base/context.h"
 #include "base/digest.h"
@@ -12,6 +13,7 @@
 #include "base/sha256.h"
 #include "base/shape.h"
 #include "base/sort.h"
+#include "checkpoint/check/tensor_sums.h"
 #include "checkpoint/engine/engine.h"
 #include "system/pool.h"
 #include "text/text.h"
@@ -65,18 +67,6 @@ static reshard_status prepare(hash_work *work)
     return RESHARD_OK;
 }
 
-/* Checks that all ranks see the same tensors at the same places. */
-static reshard_status compare_ranks(const hash_work *work, reshard_status status, bool check_copies)
-{
-    uint64_t words[2];
-    rs_digest digest;
-    rs_digest_init(&digest);
-    rs_digest_u64(&digest, check_copies);
-    rs_store_digest(work->checkpoint, &digest);
-    rs_digest_finish(&digest, words);
-    return rs_team_compare(&work->team, status, "digest: the checkpoint", words);
-}
-
 /* ---- reading --------------------------------------------------------------------------------- */
 
 static reshard_status enter(void *user, int32_t thread)
@@ -89,8 +79,7 @@ static reshard_status enter(void *user, int32_t thread)
 static void leave(void *user, int32_t thread)
 {
     hash_work *work = user;
-    if (work->memory[thread] != NULL)
-        rs_release(work->team.context, work->memory[thread], TILE_BYTES + SCRATCH_BYTES);
+    rs_release(work->team.context, work->memory[thread], TILE_BYTES + SCRATCH_BYTES);
 }
 
 /* The position, in the order, of this rank's item. */
@@ -273,11 +262,13 @@ reshard_status reshard_checkpoint_hash(const reshard_checkpoint *checkpoint,
         status = rs_store_check_all_readable(checkpoint);
     if (status == RESHARD_OK)
         status = prepare(&work);
-    status = compare_ranks(&work, status, chosen.check_copies != 0);
+    status = rs_digest_compare_ranks(checkpoint, &work.team, chosen.check_copies != 0, status);
     if (status == RESHARD_OK && chosen.check_copies)
         status =
             rs_engine_check_copies(checkpoint->viewed != NULL ? checkpoint->viewed : checkpoint,
                                    &work.team, "comparing", work.threads, RS_ENGINE_BYTES_MIN);
+    if (status == RESHARD_OK)
+        status = rs_crcs_check_all(checkpoint, &work.team);
     if (status == RESHARD_ERR_CHECK) /* here a failed check means that the checkpoint is damaged */
         status = rs_fail_as(RESHARD_ERR_CORRUPT);
     if (status == RESHARD_OK)

@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* donor.c - opens the file that a format follows, and compares what kinds of models both are. */
-#include "checkpoint/convert/donor.h"
+/*
+ * donor.c - opens the file that a format follows, and compares what kinds of models both are. Its
+ * key-values are taken over, so where config.json has the same numbers they must be the same: a
+ * model with other heads has tensors of the same shapes, and computes something else.
+ */
+#include "checkpoint/convert/target_make.h"
 
 #include "base/error.h"
 #include "checkpoint/namings/namings.h"
 #include "checkpoint/rules/config.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 reshard_status rs_donor_open(rs_donor *donor, const rs_target *target,
@@ -46,6 +51,51 @@ static const rs_shipped_map *find_map(const rs_naming *naming, const char *model
                : NULL;
 }
 
+/* Numbers that shapes do not show, or not by themselves. How many tokens a model may see is not
+ * among them: files differ in it on purpose. */
+static const char *const compared[] = {
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "rope_theta",
+    "rms_norm_eps",
+    "num_experts_per_tok",
+    "attn_logit_softcapping",
+    "routed_scaling_factor",
+    "first_k_dense_replace",
+    "final_logit_softcapping",
+    "qk_rope_head_dim",
+    "v_head_dim",
+};
+
+/* Reads a number, as precisely as key-values have it. */
+static bool read_number(const rs_config *config, const char *key, float *out_number)
+{
+    const char *text = rs_config_find_json(config, key);
+    char *end = NULL;
+    if (text == NULL)
+        return false;
+    *out_number = (float)strtod(text, &end);
+    return end != text && *end == '\0';
+}
+
+static reshard_status compare_numbers(const char *path, const rs_config *theirs,
+                                      const rs_config *ours)
+{
+    for (size_t i = 0; i < sizeof compared / sizeof *compared; i++) {
+        float wanted = 0, found = 0;
+        if (!read_number(theirs, compared[i], &wanted) || !read_number(ours, compared[i], &found) ||
+            wanted == found)
+            continue;
+        return rs_fail_about(RESHARD_ERR_MISMATCH, path,
+                             "by its key-values %s is %s, but by config.json of the model that is "
+                             "to be written it is %s; follow a file of the same model",
+                             compared[i], rs_config_find_json(theirs, compared[i]),
+                             rs_config_find_json(ours, compared[i]));
+    }
+    return RESHARD_OK;
+}
+
 reshard_status rs_donor_check(const rs_donor *donor, const rs_target *target)
 {
     const rs_naming *naming = rs_naming_named(target->format->name);
@@ -61,6 +111,8 @@ reshard_status rs_donor_check(const rs_donor *donor, const rs_target *target)
                                    "holds a model of type \"%.60s\", and \"%.60s\" is to be "
                                    "written; their tensors are arranged otherwise",
                                    theirs.model_type, config.model_type);
+        if (status == RESHARD_OK)
+            status = compare_numbers(donor->checkpoint->path, &theirs, &config);
     }
     rs_config_release(&config);
     rs_config_release(&theirs);

@@ -9,12 +9,14 @@
  * be even. Tensors get the names that torch_dist gives to numbered layers
  * (megatron.h), so everything after this sees one naming. Where ranks hold the same box, all but
  * the first are copies.
+ *
+ * Names of folders say whose a file is, and folders can be exchanged. So what files say themselves
+ * is compared with it: the iteration, the rank that saved it, and the ends of the pipeline.
  */
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/dtype.h"
 #include "checkpoint/dcp/dcp_format.h"
-#include "checkpoint/dcp/legacy_names.h"
 #include "checkpoint/dcp/megatron.h"
 #include "checkpoint/torch/torch_files.h"
 #include "text/text.h"
@@ -45,6 +47,7 @@ typedef struct reading {
     int32_t file;
     int64_t tensor_rank, stage, expert_rank; /* of the file */
     stage_layers *layers;                    /* by virtual stage, then stage: their order */
+    bool *has_embedding, *has_end;           /* by stage: the first and last things of a model */
     int64_t left_out;
     rs_occurrences list;
 } reading;
@@ -102,14 +105,19 @@ static bool find_truth(const rs_pickle_node *arguments, const char *name)
     return rs_pickle_is(node, RS_PICKLE_BOOL) && node->truth;
 }
 
+/* NULL: there are none. */
+static const rs_pickle_node *find_arguments(const rs_pickle_node *root)
+{
+    const rs_pickle_node *object = rs_pickle_get(root, "args");
+    return rs_pickle_is_call(object, "argparse", "Namespace") ? rs_pickle_dict(object->call->state)
+                                                              : NULL;
+}
+
 /* Reads the arguments of one file, whose name errors tell. */
 static reshard_status read_spread(reading *r, const rs_pickle_node *root, const char *name)
 {
-    const rs_pickle_node *object = rs_pickle_get(root, "args");
     const rs_pickle_node *version = rs_pickle_get(root, "checkpoint_version");
-    const rs_pickle_node *args = rs_pickle_is_call(object, "argparse", "Namespace")
-                                     ? rs_pickle_dict(object->call->state)
-                                     : NULL;
+    const rs_pickle_node *args = find_arguments(root);
     if (args == NULL)
         return rs_fail_about(RESHARD_ERR_UNSUPPORTED, name,
                              "has no arguments of Megatron-LM (args), which tell how the model is "
@@ -249,13 +257,12 @@ static reshard_status add_tensor(reading *r, const rs_torch_leaf *leaf, const ch
         whole.ndim >= RESHARD_NDIM_MAX)
         return rs_fail_about(RESHARD_ERR_CORRUPT, r->checkpoint->files[r->file].name,
                              "tensor \"%.*s\" has a shape that such tensors do not have",
-                             rs_slice_shown(leaf->name), leaf->name.bytes);
+                             RS_SHOWN(leaf->name));
     if (made.expert >= 0) {
         if (s->experts <= 0 || s->experts % s->ep != 0 || made.expert >= s->experts / s->ep)
             return rs_fail_about(RESHARD_ERR_CORRUPT, r->checkpoint->files[r->file].name,
                                  "tensor \"%.*s\" is not one of the %lld experts of a rank",
-                                 rs_slice_shown(leaf->name), leaf->name.bytes,
-                                 (long long)(s->experts / s->ep));
+                                 RS_SHOWN(leaf->name), (long long)(s->experts / s->ep));
         made.expert += r->expert_rank * (s->experts / s->ep);
     }
     for (int64_t part = 0; status == RESHARD_OK && part < count; part++)
@@ -299,9 +306,13 @@ static reshard_status count_leaf(void *user, const rs_torch_leaf *leaf)
     const char *local = find_local(r, leaf, &chunk);
     reshard_status status =
         local != NULL ? rs_legacy_split(local, name, &number, &behind) : RESHARD_OK;
-    if (status == RESHARD_OK && behind != NULL)
+    if (local == NULL || status != RESHARD_OK)
+        return status;
+    if (behind != NULL)
         layers_of(r, chunk)->count = rs_max(layers_of(r, chunk)->count, number + 1);
-    return status;
+    r->has_embedding[r->stage] |= strncmp(name, "embedding.", 10) == 0;
+    r->has_end[r->stage] |= strncmp(name, "decoder.final_", 14) == 0;
+    return RESHARD_OK;
 }
 
 static int64_t count_stage(const reading *r, int64_t stage)
@@ -337,6 +348,24 @@ static reshard_status check_stages(const reading *r, int64_t total)
     return RESHARD_OK;
 }
 
+/* Finds stages whose folders were exchanged: the embedding is in the first one, the norm behind the
+ * last layer in the last one. (Later ones may have an embedding too, to predict further tokens.) */
+static reshard_status check_ends(const reading *r)
+{
+    int64_t last = r->spread.pp - 1;
+    for (int64_t stage = 0; stage <= last; stage++) {
+        bool is_early = r->has_end[stage] && !r->has_end[last];
+        if (is_early || (r->has_embedding[stage] && !r->has_embedding[0]))
+            return rs_fail_about(RESHARD_ERR_CORRUPT,
+                                 r->checkpoint->files[stage * r->spread.tp].name,
+                                 "this is the file of stage %lld of %lld by its name, but it holds "
+                                 "the %s; have files been renamed?",
+                                 (long long)stage, (long long)last + 1,
+                                 is_early ? "norm behind the last layer" : "embedding");
+    }
+    return RESHARD_OK;
+}
+
 /* Counts the layers of each stage, and numbers them through: those of all stages' first virtual
  * stages come first. */
 static reshard_status count_layers(reading *r)
@@ -347,10 +376,14 @@ static reshard_status count_layers(reading *r)
     if (count > RANKS_MAX)
         return rs_fail_about(RESHARD_ERR_CORRUPT, r->checkpoint->path,
                              "the arguments tell of %lld virtual stages", (long long)count);
-    r->layers = rs_arena_allocate_array(&r->checkpoint->arena, (size_t)count, sizeof *r->layers);
-    if (r->layers == NULL)
+    rs_arena *arena = &r->checkpoint->arena;
+    r->layers = rs_arena_allocate_array(arena, (size_t)count, sizeof *r->layers);
+    r->has_embedding = rs_arena_allocate_array(arena, 2 * (size_t)s->pp, sizeof(bool));
+    if (r->layers == NULL || r->has_embedding == NULL)
         return rs_allocation_status();
+    r->has_end = r->has_embedding + s->pp;
     memset(r->layers, 0, (size_t)count * sizeof *r->layers);
+    memset(r->has_embedding, 0, 2 * (size_t)s->pp * sizeof(bool));
     for (r->stage = 0; status == RESHARD_OK && r->stage < s->pp; r->stage++)
         status =
             rs_torch_walk_file(r->checkpoint, (int32_t)(r->stage * s->tp), NULL, count_leaf, r);
@@ -358,6 +391,8 @@ static reshard_status count_layers(reading *r)
         r->layers[i].start = total;
         total += r->layers[i].count;
     }
+    if (status == RESHARD_OK)
+        status = check_ends(r);
     return status == RESHARD_OK ? check_stages(r, total) : status;
 }
 
@@ -411,6 +446,59 @@ static reshard_status open_ranks(reading *r)
     return status == RESHARD_OK ? rs_torch_open_named(checkpoint, count, names) : status;
 }
 
+/* What a file says of the rank that saved it; -1: nothing. */
+static int64_t find_rank(const reading *r, int64_t file, int64_t *out_iteration)
+{
+    size_t bytes = 0;
+    const rs_pickle_node *root =
+        rs_pickle_root(rs_torch_file_pickle(rs_torch_opened(r->checkpoint, (int32_t)file), &bytes));
+    *out_iteration = find_number(root, "iteration", -1);
+    return find_number(find_arguments(root), "rank", -1);
+}
+
+/* Compares the name of a file with the rank that saved it. In every order of ranks that Megatron
+ * has, those of tensor parallelism are numbered first, and later stages have higher numbers. */
+static reshard_status check_rank(const reading *r, int64_t file, int64_t rank)
+{
+    int64_t tp = r->spread.tp, stage = file / tp % r->spread.pp, ignored;
+    int64_t before = stage != 0 ? find_rank(r, file - tp, &ignored) : -1;
+    const char *name = r->checkpoint->files[file].name;
+    if (rank % tp != file % tp)
+        return rs_fail_about(
+            RESHARD_ERR_CORRUPT, name,
+            "this is the file of tensor parallel rank %lld by its name, but rank "
+            "%lld saved it, which is number %lld of %lld; have files been renamed?",
+            (long long)(file % tp), (long long)rank, (long long)(rank % tp), (long long)tp);
+    if (rank <= before)
+        return rs_fail_about(RESHARD_ERR_CORRUPT, name,
+                             "this is the file of stage %lld by its name, but rank %lld saved it, "
+                             "and rank %lld that of the stage before; have files been renamed?",
+                             (long long)stage, (long long)rank, (long long)before);
+    return RESHARD_OK;
+}
+
+/* Compares what the files of all ranks say of themselves. Those of programs that convert
+ * checkpoints are all of rank 0, which says nothing. */
+static reshard_status compare_files(const reading *r)
+{
+    int64_t iteration, first_iteration, first = find_rank(r, 0, &first_iteration);
+    bool tell = false;
+    reshard_status status = RESHARD_OK;
+    for (int64_t i = 1; i < r->checkpoint->file_count; i++) {
+        tell |= find_rank(r, i, &iteration) != first;
+        if (iteration != first_iteration)
+            return rs_fail_about(RESHARD_ERR_CORRUPT, r->checkpoint->files[i].name,
+                                 "is of iteration %lld, but %s of %lld", (long long)iteration,
+                                 r->checkpoint->files[0].name, (long long)first_iteration);
+    }
+    for (int64_t i = 0; tell && status == RESHARD_OK && i < r->checkpoint->file_count; i++) {
+        int64_t rank = find_rank(r, i, &iteration);
+        if (rank >= 0)
+            status = check_rank(r, i, rank);
+    }
+    return status;
+}
+
 static reshard_status read_all(reading *r, const rs_opening *opening)
 {
     reshard_checkpoint *checkpoint = r->checkpoint;
@@ -425,6 +513,8 @@ static reshard_status read_all(reading *r, const rs_opening *opening)
     reshard_status status = open_first(r, first);
     if (status == RESHARD_OK)
         status = open_ranks(r);
+    if (status == RESHARD_OK)
+        status = compare_files(r);
     if (status == RESHARD_OK)
         status = count_layers(r);
     int32_t count = checkpoint->file_count;

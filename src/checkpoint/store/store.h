@@ -196,9 +196,10 @@ struct reshard_checkpoint {
     /* What its files say about the model, for want of a config.json. */
     int64_t key_count;
     const rs_stored_key *keys;
-    /* Names of files that only say what the others are, in its own format; ends with NULL. NULL:
-     * there are none. */
+    /* Names of files and folders that are part of its format, although they are not listed: they say
+     * what others are, hold these, or repeat them. Ends with NULL. NULL: there are none. */
     const char *const *own_names;
+    bool is_megatron; /* Megatron-Core wrote it */
     /* stem of its file names, if loaders know it ("adapter_model"); else NULL */
     const char *stem;
     rs_notes notes;    /* lines about things that cannot be known or were left out */
@@ -227,6 +228,10 @@ reshard_status rs_store_add_file(reshard_checkpoint *checkpoint, rs_slice name, 
 reshard_status rs_store_kind_of(const reshard_checkpoint *checkpoint, const char *name,
                                 rs_path_kind *out_kind);
 
+/* Takes config.json from the folder above if there is none here, but a file `pointer` ("../latest")
+ * that trainers have beside the folders of steps. *out_has: there is one. */
+reshard_status rs_store_look_above(reshard_checkpoint *checkpoint, const char *pointer,
+                                   bool *out_has);
 /* The folder whose config.json describes the model. */
 const char *rs_store_config_folder(const reshard_checkpoint *checkpoint);
 
@@ -249,7 +254,6 @@ typedef struct rs_occurrence {
     const int64_t *strides; /* in elements; NULL: dense and row-major */
     const int64_t *offset;  /* in the tensor; NULL: zeros */
     const int64_t *full;    /* the full tensor's shape; NULL: the file does not say */
-    int32_t full_ndim;      /* rank files only: how many numbers `full` has; else 0 */
     rs_value_place place;   /* only formats that nest */
 } rs_occurrence;
 
@@ -264,6 +268,8 @@ typedef struct rs_occurrences {
 reshard_status rs_occurrences_add(reshard_context *context, rs_occurrences *list,
                                   const rs_occurrence *item);
 void rs_occurrences_release(reshard_context *context, rs_occurrences *list);
+/* Orders by name and file, for rs_sort and bsearch. */
+int rs_compare_occurrences(const void *a, const void *b);
 
 /* Adds a line for inspect. Fails only for lack of memory. */
 reshard_status rs_store_note(reshard_checkpoint *checkpoint, const char *format, ...)
@@ -307,6 +313,18 @@ reshard_status rs_store_join(reshard_checkpoint *checkpoint, rs_occurrences *lis
  * about a name that occurs twice; the advice is appended to its text. */
 reshard_status rs_store_join_whole(reshard_checkpoint *checkpoint, rs_occurrences *list,
                                    reshard_hint hint, const char *advice);
+
+/* The next tensor, whole in one file; false at the end. */
+typedef bool rs_next_whole_fn(void *user, rs_occurrence *out_item);
+/* Makes tensors of files that hold only whole ones, at most `count`, without a list of occurrences,
+ * which takes as much memory as a million tensors do. *out_doubled: the first whose name the next
+ * one has as well, as an error that the caller puts into words; -1 if there is none. Errors: as
+ * rs_store_join. */
+reshard_status rs_store_take_whole(reshard_checkpoint *checkpoint, int64_t count,
+                                   rs_next_whole_fn *next, void *user, int64_t *out_doubled);
+/* Fails because the tensor and the next one have the same name; hint, advice: as above. */
+reshard_status rs_store_fail_double(const reshard_checkpoint *checkpoint, int64_t tensor,
+                                    reshard_hint hint, const char *advice);
 
 /* Turns pieces that are the same box into copies; the one in the first file stays a piece. */
 reshard_status rs_store_separate_copies(reshard_checkpoint *checkpoint, rs_stored_tensor *tensor);
