@@ -2,8 +2,8 @@
 /*
  * Conversions and saves on a machine that loses power. What they do to files is recorded
  * (tests/support/power.h), and checked in two ways. After a cut at any point, whatever the disk may
- * hold then, there is either a complete target or none, and the run can be resumed. And each step of
- * the record is on disk before the next one, so that no sync can be left out.
+ * hold then, there is either a complete target or none, and the run can be resumed. And each step
+ * of the record is on disk before the next one, so that no sync can be left out.
  *
  * RESHARD_TEST_SCALE=50 tries 10000 states; `make power-cuts` does.
  */
@@ -227,8 +227,8 @@ static int clean_up(void **state)
 
 /* ---- states ---------------------------------------------------------------------------------- */
 
-/* The journal of a target that has its name: inside it or, if it is one file, in the folder that the
- * file came from. */
+/* The journal of a target that has its name: inside it or, if it is one file, in the folder that
+ * the file came from. */
 static bool has_journal(void)
 {
     char path[160];

@@ -85,8 +85,7 @@ static reshard_status read_mapping(reading *r, rs_json *json, const rs_json_toke
     if (status == RESHARD_OK)
         status = find_file(r, json, &token, &item.file);
     if (status == RESHARD_OK)
-        status =
-            rs_grow(r->context, &map->items, &map->capacity, map->count + 1, sizeof item);
+        status = rs_grow(r->context, &map->items, &map->capacity, map->count + 1, sizeof item);
     if (status == RESHARD_OK)
         map->items[map->count++] = item;
     return status;
