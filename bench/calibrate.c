@@ -103,6 +103,7 @@ static void print_json(const calibration *c)
         cli_json_seconds(&json, "read_bytes_per_s", c->disk.read);
         cli_json_seconds(&json, "write_bytes_per_s", c->disk.write);
         cli_json_seconds(&json, "copy_bytes_per_s", c->disk.copy);
+        cli_json_seconds(&json, "cast_bytes_per_s", c->disk.cast);
     }
     cli_json_text(&json, "cluster", c->cluster);
     cli_json_end_object(&json);
@@ -144,6 +145,7 @@ static void print_text(const calibration *c)
         add_rate(table, "read", c->disk.read, "and digested, under the same conditions");
         add_rate(table, "copied", c->disk.copy,
                  "from file to file, shared by the kernel if it can");
+        add_rate(table, "cast", c->disk.cast, "of f32 to bf16, beyond reading and writing");
     }
     cli_table_print(table);
     cli_table_destroy(table);
@@ -209,8 +211,7 @@ const cli_command bench_command_calibrate = {
         "Ranks are threads of this process, or under mpirun its processes. The last line is what\n"
         "reshard plan --cluster takes.\n",
     .shares_work = 1,
-    .options = options,
-    .option_count = sizeof options / sizeof options[0],
+    CLI_OPTIONS(options),
     .examples = "  reshard bench calibrate --folder .\n"
                 "  mpirun -n 4 reshard bench calibrate --plain\n"
                 "  reshard plan .. --cluster \"$(reshard bench calibrate --text)\"\n",

@@ -105,8 +105,7 @@ const cli_command bench_command_model = {
         "config.json are those of a Llama with grouped key-value heads; values are made up, but\n"
         "the same every time. With --to, it is split as reshard convert would.\n",
     .operand = "DIR",
-    .options = options,
-    .option_count = sizeof options / sizeof options[0],
+    CLI_OPTIONS(options),
     .examples = "  reshard bench model whole --bytes 2G\n"
                 "  reshard bench model shards --to fsdp=8\n",
     .run = run,

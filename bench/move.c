@@ -5,8 +5,7 @@
  */
 #include "bench/commands.h"
 #include "bench/common/buffers.h"
-#include "bench/common/median.h"
-#include "bench/common/slowest.h"
+#include "bench/common/timing.h"
 #include "bench/rivals.h"
 #include "cli/common/failure.h"
 #include "cli/common/input.h"
@@ -462,8 +461,7 @@ const cli_command bench_command_move = {
         "and the targets are checked against it. With --trace, the move is also measured while it\n"
         "is recorded, and FILE shows these runs.\n",
     .shares_work = 1,
-    .options = options,
-    .option_count = sizeof options / sizeof options[0],
+    CLI_OPTIONS(options),
     .examples = "  reshard bench move --shape 8192x8192 --dtype f32 --from '4: S(0)' \\\n"
                 "      --to '4: S(1)'\n"
                 "  reshard bench move --shape 64x64 --dtype i32 --from '2: S(0)' \\\n"

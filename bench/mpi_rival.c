@@ -423,40 +423,25 @@ static void dense_strides(const block *b, int64_t *strides)
     }
 }
 
-static void pack(const bench_mpi_rival *r, const traffic *t)
+typedef enum carry_way { PACK, UNPACK, KEEP } carry_way;
+
+/* Copies the blocks of one peer: from the sources, into the targets, or both if they stay. */
+static void carry(const bench_mpi_rival *r, const traffic *t, carry_way way)
 {
     char *packed = t->packed;
     for (int64_t i = 0; i < t->count; i++) {
         const block *b = &t->blocks[i];
-        int64_t dense[DIMS_MAX];
+        int64_t dense[DIMS_MAX], item = (int64_t)r->item;
         dense_strides(b, dense);
-        copy_dims(b->ndim, b->size, b->source.strides, dense, r->item,
-                  (const char *)r->sources[b->source.shard] + b->source.at * (int64_t)r->item,
-                  packed);
-        packed += (size_t)count_elements(b) * r->item;
-    }
-}
-
-static void unpack(const bench_mpi_rival *r, const traffic *t)
-{
-    const char *packed = t->packed;
-    for (int64_t i = 0; i < t->count; i++) {
-        const block *b = &t->blocks[i];
-        int64_t dense[DIMS_MAX];
-        dense_strides(b, dense);
-        copy_dims(b->ndim, b->size, dense, b->target.strides, r->item, packed,
-                  (char *)r->targets[b->target.shard] + b->target.at * (int64_t)r->item);
-        packed += (size_t)count_elements(b) * r->item;
-    }
-}
-
-static void copy_kept(const bench_mpi_rival *r, const traffic *t)
-{
-    for (int64_t i = 0; i < t->count; i++) {
-        const block *b = &t->blocks[i];
-        copy_dims(b->ndim, b->size, b->source.strides, b->target.strides, r->item,
-                  (const char *)r->sources[b->source.shard] + b->source.at * (int64_t)r->item,
-                  (char *)r->targets[b->target.shard] + b->target.at * (int64_t)r->item);
+        const char *source = way == UNPACK
+                                 ? packed
+                                 : (const char *)r->sources[b->source.shard] + b->source.at * item;
+        char *target =
+            way == PACK ? packed : (char *)r->targets[b->target.shard] + b->target.at * item;
+        copy_dims(b->ndim, b->size, way == UNPACK ? dense : b->source.strides,
+                  way == PACK ? dense : b->target.strides, r->item, source, target);
+        if (way != KEEP)
+            packed += (size_t)count_elements(b) * r->item;
     }
 }
 
@@ -589,12 +574,12 @@ static reshard_status create(reshard_plan *plan, const void *const *sources, voi
 static reshard_status run_packed(const bench_mpi_rival *r)
 {
     for (int k = 1; k < r->size; k++)
-        pack(r, &r->out[(r->rank + k) % r->size]);
-    copy_kept(r, &r->out[r->rank]);
+        carry(r, &r->out[(r->rank + k) % r->size], PACK);
+    carry(r, &r->out[r->rank], KEEP);
     int code = MPI_Alltoallv(r->out_bytes, r->out_counts, r->out_starts, r->element, r->in_bytes,
                              r->in_counts, r->in_starts, r->element, r->comm);
     for (int k = 1; k < r->size; k++)
-        unpack(r, &r->in[(r->rank + k) % r->size]);
+        carry(r, &r->in[(r->rank + k) % r->size], UNPACK);
     return check_mpi(code, "MPI_Alltoallv");
 }
 

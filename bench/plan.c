@@ -343,8 +343,7 @@ const cli_command bench_command_plan = {
         "a Llama of 405 billion parameters go from rows over N ranks (fsdp) to groups of 8 ranks\n"
         "(tensor parallel): layouts, plan and that rank's part, and the most memory they took.\n"
         "Times are medians of 5 runs.\n",
-    .options = options,
-    .option_count = sizeof options / sizeof options[0],
+    CLI_OPTIONS(options),
     .examples = "  reshard bench plan\n"
                 "  reshard bench plan --ranks 1024,131072 --json\n"
                 "  reshard bench plan --ranks 16384 --worst\n",

@@ -302,8 +302,7 @@ const cli_command bench_command_predict = {
         "times. Ranks are threads, or under mpirun -n 4 its processes. Fails if a time is more\n"
         "than twice the predicted one, or less than half of it.\n",
     .shares_work = 1,
-    .options = options,
-    .option_count = sizeof options / sizeof options[0],
+    CLI_OPTIONS(options),
     .examples = "  reshard bench predict\n"
                 "  mpirun -n 4 reshard bench predict --json\n",
     .run = run,

@@ -6,8 +6,8 @@
  */
 #include "bench/common/child.h"
 #include "bench/common/folders.h"
-#include "bench/common/median.h"
 #include "bench/common/sample_model.h"
+#include "bench/common/timing.h"
 #include "bench/predict.h"
 #include "cli/common/failure.h"
 #include "cli/common/memory.h"
@@ -131,6 +131,7 @@ static int measure(one *all, const char *inside, size_t bytes, int32_t runs,
         out_cluster->read = disk.read;
         out_cluster->write = disk.write;
         out_cluster->copy = disk.copy;
+        out_cluster->cast = disk.cast;
     }
     int removed = bench_disk_end(turns);
     return code != CLI_DONE ? code : removed;

@@ -6,9 +6,8 @@
  */
 #include "bench/commands.h"
 #include "bench/common/buffers.h"
-#include "bench/common/median.h"
-#include "bench/common/slowest.h"
 #include "bench/common/stream_copy.h"
+#include "bench/common/timing.h"
 #include "cli/common/failure.h"
 #include "cli/common/input.h"
 #include "cli/common/json.h"
@@ -372,8 +371,7 @@ const cli_command bench_command_redistribute = {
         "released results, so only the first run pays for fresh pages. Times are medians. The\n"
         "source holds the index of each element, and the results are checked against it.\n",
     .shares_work = 1,
-    .options = options,
-    .option_count = sizeof options / sizeof options[0],
+    CLI_OPTIONS(options),
     .examples = "  reshard bench redistribute --shape 8192x8192 --dtype f32 \\\n"
                 "      --from '4: S(0)' --to "
                 "'4: S(1)'\n",

@@ -6,7 +6,7 @@
  * two sides of a comparison take turns, and a ratio is the median over the turns.
  */
 #include "bench/commands.h"
-#include "bench/common/median.h"
+#include "bench/common/timing.h"
 #include "bench/training.h"
 #include "cli/common/failure.h"
 #include "cli/common/json.h"
@@ -360,8 +360,7 @@ const cli_command bench_command_train = {
         "Then measures what a step takes in memory on rank 0, beside parameters and the\n"
         "optimizer's states: with and without input_reshard, and with logits that stay cut over\n"
         "ranks (loss parallel) or are gathered for the loss.\n",
-    .options = options,
-    .option_count = sizeof options / sizeof options[0],
+    CLI_OPTIONS(options),
     .examples = "  reshard bench train\n"
                 "  reshard bench train --ranks 4 --batch 8 --json\n",
     .run = run,

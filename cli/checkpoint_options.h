@@ -37,7 +37,7 @@ typedef struct cli_checkpoint_values {
     cli_tracing tracing;
     cli_drawing drawing;
     const char *html, *cluster, *drawn; /* drawn: the tensor to draw */
-    int dry_run, quiet, json, all, tensors, sha256;
+    int dry_run, quiet, json, all, values, tensors, sha256;
 } cli_checkpoint_values;
 
 /* The rows of all these commands. */

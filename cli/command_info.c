@@ -270,8 +270,7 @@ const cli_command cli_command_info = {
         "reports.\n",
     .operand = "FOLDER",
     .operand_is_optional = 1,
-    .options = options,
-    .option_count = sizeof options / sizeof options[0],
+    CLI_OPTIONS(options),
     .examples = "  reshard info\n"
                 "  reshard info out/ --json\n",
     .run = run,

@@ -12,6 +12,7 @@
 #include "cli/inspect_drawing.h"
 #include "cli/inspect_rows.h"
 #include "cli/inspect_table.h"
+#include "cli/inspect_values.h"
 
 #include <reshard/checkpoint.h>
 #include <reshard/model_rules.h>
@@ -74,23 +75,6 @@ static reshard_status write_tensor(cli_json *json, const reshard_checkpoint *che
     return status;
 }
 
-/* Values that are not tensors. */
-static void write_values(cli_json *json, const cli_inspection *shown)
-{
-    reshard_stored_value value = {.size = sizeof value};
-    cli_json_begin_list(json, "values");
-    for (int64_t i = 0; reshard_checkpoint_value(shown->checkpoint, i, &value) == RESHARD_OK; i++) {
-        if (!cli_inspection_has(shown, value.name, value.name_bytes))
-            continue;
-        cli_json_begin_object(json, NULL);
-        cli_json_text_part(json, "name", value.name, value.name_bytes);
-        if (value.text != NULL)
-            cli_json_text(json, "value", value.text);
-        cli_json_end_object(json);
-    }
-    cli_json_end_list(json);
-}
-
 static void write_unreadable(cli_json *json, const cli_inspection *shown)
 {
     reshard_unreadable_tensor tensor = {.size = sizeof tensor};
@@ -107,7 +91,7 @@ static void write_unreadable(cli_json *json, const cli_inspection *shown)
     cli_json_end_list(json);
 }
 
-static reshard_status print_json(const cli_inspection *shown)
+static reshard_status print_json(const cli_inspection *shown, int in_full)
 {
     const reshard_checkpoint *checkpoint = shown->checkpoint;
     cli_json json = {.stream = stdout};
@@ -125,7 +109,8 @@ static reshard_status print_json(const cli_inspection *shown)
     cli_json_unsigned(&json, "bytes", shown->bytes);
     cli_json_unsigned(&json, "parameters", shown->parameters);
     cli_json_integer(&json, "files", reshard_checkpoint_disk_file_count(checkpoint));
-    write_values(&json, shown);
+    if (status == RESHARD_OK)
+        status = cli_values_write(&json, shown, in_full);
     write_unreadable(&json, shown);
     cli_json_begin_list(&json, "notes");
     for (int64_t i = 0; (note = reshard_checkpoint_note(checkpoint, i)) != NULL; i++)
@@ -152,11 +137,12 @@ static int run(const cli_command *command, int argc, char **argv)
     int code = cli_checkpoint_parse(command, argc, argv, &values);
     values.drawing.draw = values.drawn != NULL;
     if (code == CLI_DONE && values.drawing.draw &&
-        (values.json || values.all || values.include.count != 0))
+        (values.json || values.all || values.values || values.include.count != 0))
         code = cli_fail(CLI_USAGE, "inspect: --draw prints a picture; leave out --%s",
-                        values.json  ? "json"
-                        : values.all ? "all"
-                                     : "include");
+                        values.json     ? "json"
+                        : values.all    ? "all"
+                        : values.values ? "values"
+                                        : "include");
     if (code == CLI_DONE && !values.drawing.draw &&
         (values.drawing.svg != NULL || values.drawing.ascii || values.drawing.slices.count != 0))
         code = cli_fail(CLI_USAGE, "inspect: pictures are of one tensor; name it with --draw");
@@ -172,8 +158,9 @@ static int run(const cli_command *command, int argc, char **argv)
     else if (status == RESHARD_OK)
         code = cli_inspection_init(&shown, checkpoint, &values.include);
     if (status == RESHARD_OK && code == CLI_DONE && !values.drawing.draw)
-        status = values.json ? print_json(&shown)
-                             : cli_inspect_print(&shown, values.paths[0], values.all);
+        status = values.json
+                     ? print_json(&shown, values.values)
+                     : cli_inspect_print(&shown, values.paths[0], values.all, values.values);
     cli_inspection_release(&shown);
     if (status != RESHARD_OK)
         code = cli_fail_library(status, CLI_FAILED, NULL);
@@ -186,7 +173,7 @@ const cli_command cli_command_inspect = {
     .name = "inspect",
     .summary = "what a checkpoint holds, and how each tensor is split",
     .synopsis = "CKPT [--from MESH [--rules R] [--set KEY=N]] [--include GLOB]\n"
-                "    [--all] [--json]\n"
+                "    [--all] [--values] [--json]\n"
                 "  reshard inspect CKPT --draw NAME [--ascii] [--svg FILE] [--slice DIM=INDEX]",
     .description =
         "Reads the headers of a checkpoint (a folder or a file) and prints its format, its\n"
@@ -199,6 +186,9 @@ const cli_command cli_command_inspect = {
         "split, so they need --from, and --rules if the tensor names do not reveal it. A single\n"
         "file of a set of rank files is shown by itself, with what it says about the whole.\n"
         "\n"
+        "Step counts, hyper-parameters and the key-values of GGUF are shown in short; --values\n"
+        "shows them in full with their types, and the metadata of safetensors.\n"
+        "\n"
         "--draw prints a picture of one tensor, with the numbers of the files that hold its\n"
         "parts.\n",
     .operand = "CKPT",
@@ -208,6 +198,7 @@ const cli_command cli_command_inspect = {
     .examples = "  reshard inspect model/\n"
                 "  reshard inspect model/ --include '*.layers.0.*' --all\n"
                 "  reshard inspect model.safetensors --json\n"
+                "  reshard inspect model/ --values\n"
                 "  reshard inspect ranks/ --from tp=4 --rules llama\n"
                 "  reshard inspect model/ --draw lm_head.weight\n",
     .run = run,

@@ -407,8 +407,7 @@ const cli_command cli_command_layout = {
         "window, with the indices of the cuts beside them. It shows one to three dims; if more\n"
         "are cut, --slice chooses an index of the others. --svg writes such a picture to a file.\n",
     .operand = "SPEC",
-    .options = options,
-    .option_count = sizeof options / sizeof options[0],
+    CLI_OPTIONS(options),
     .examples = "  reshard layout '4: S(0)' --shape 10x7\n"
                 "  reshard layout 'tp=4[3,1,0,2]: S(1)' --shape 10x7 --json\n"
                 "  reshard layout 'dp=2,tp=4: R, S(-1)' --shape 4096x4096 --rank 5\n"

@@ -339,8 +339,7 @@ const cli_command cli_command_plan = {
         "--tensors adds each tensor: its shape, its cut, its shape on one rank, and the rule and\n"
         "line that decided; with --as or --map also the tensors it is made of, and the line\n"
         "of the map.\n",
-    .options = options,
-    .option_count = sizeof options / sizeof options[0],
+    CLI_OPTIONS(options),
     .with_operand = &cli_command_plan_checkpoint,
     .examples =
         "  reshard plan --shape 8192x8192 --dtype f32 --from '4: S(0)' --to '4: S(1)'\n"

@@ -221,8 +221,7 @@ const cli_command cli_command_rules = {
         "that none is for, with ??? where names are not known.\n",
     .operand = "FAMILY",
     .operand_is_optional = 1,
-    .options = options,
-    .option_count = sizeof options / sizeof options[0],
+    CLI_OPTIONS(options),
     .examples = "  reshard rules\n"
                 "  reshard rules llama\n"
                 "  reshard rules --for model/ > model.rules\n"

@@ -5,9 +5,7 @@
  * cut alike, as in the layers of a model, share a picture.
  */
 #include "cli/common/memory.h"
-#include "cli/page/matrix.h"
 #include "cli/page/pieces.h"
-#include "cli/plan_links.h"
 #include "cli/plan_page.h"
 #include "cli/plan_tensors.h"
 

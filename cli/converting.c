@@ -113,14 +113,16 @@ void cli_conversion_warn(const cli_conversion *made)
 }
 
 /* Whoever names a target like a file may expect one. */
-static void note_folder(const char *target)
+static void note_folder(const reshard_conversion_stats *stats, const char *target)
 {
     static const char *const endings[] = {".safetensors", ".pt", ".pth", ".bin", ".ckpt", ".gguf"};
     size_t length = strlen(target);
+    if (stats->written_file_count == 1 && strcmp(stats->format, "gguf") == 0)
+        return; /* the one format whose target is a file */
     for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
         size_t n = strlen(endings[i]);
         if (length > n && strcmp(target + length - n, endings[i]) == 0)
-            puts("note: the target is a folder, although its name is like a file's");
+            puts("note: the target will be a folder, although it is named like a file");
     }
 }
 
@@ -140,7 +142,7 @@ void cli_conversion_print(const cli_conversion *made, const char *target)
     for (int64_t i = 0; (note = find_note(made, i)) != NULL; i++)
         printf("note: %s\n", note);
     if (target != NULL) {
-        note_folder(target);
+        note_folder(stats, target);
         cli_print_shown(target);
         fputs(": ", stdout);
     }

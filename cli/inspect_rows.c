@@ -2,9 +2,10 @@
 /*
  * inspect_rows.c - chooses tensors, and joins those that differ only in numbers.
  *
- * Tensors are sorted by name. In that order each is given to its row, which is found by a hash of
- * the name, numbers apart, and of dtype, shape and split; so rows come in the order of their first
- * names. A number is a part of a name between two dots. The split is compared by a hash of all
+ * Each tensor is given to its row, which is found by a hash of the name, numbers apart, and of
+ * dtype, shape and split. A row knows its tensors only by their number, their bytes and the ranges
+ * of their numbers, so that a million of them cost no memory; rows are sorted by their first names
+ * in the end. A number is a part of a name between two dots. The split is compared by a hash of all
  * boxes and their files. A collision would only join two rows, whose count still says how many
  * tensors there are.
  */
@@ -37,28 +38,48 @@ int cli_inspection_has(const cli_inspection *shown, const char *name, size_t nam
     return matches;
 }
 
+static int matches_tensor(const reshard_checkpoint *checkpoint, const char *pattern)
+{
+    reshard_stored_tensor tensor = {.size = sizeof tensor};
+    reshard_unreadable_tensor other = {.size = sizeof other};
+    int matches = 0;
+    for (int64_t i = 0; !matches && i < reshard_checkpoint_tensor_count(checkpoint); i++) {
+        if (reshard_checkpoint_tensor(checkpoint, i, &tensor) == RESHARD_OK)
+            (void)reshard_pattern_match(pattern, tensor.name, tensor.name_bytes, &matches);
+    }
+    for (int64_t i = 0;
+         !matches && reshard_checkpoint_unreadable(checkpoint, i, &other) == RESHARD_OK; i++)
+        (void)reshard_pattern_match(pattern, other.name, other.name_bytes, &matches);
+    return matches;
+}
+
+static int matches_value(const reshard_checkpoint *checkpoint, const char *pattern)
+{
+    reshard_stored_value value = {.size = sizeof value};
+    reshard_stored_text text = {.size = sizeof text};
+    int matches = 0;
+    for (int64_t i = 0; !matches && reshard_checkpoint_value(checkpoint, i, &value) == RESHARD_OK;
+         i++)
+        (void)reshard_pattern_match(pattern, value.name, value.name_bytes, &matches);
+    for (int64_t i = 0; !matches && reshard_checkpoint_text(checkpoint, i, &text) == RESHARD_OK;
+         i++)
+        (void)reshard_pattern_match(pattern, text.key, text.key_bytes, &matches);
+    return matches;
+}
+
 /* A pattern that matches nothing was meant for something. */
 static int check_patterns(const cli_inspection *shown)
 {
     for (int i = 0; i < shown->includes->count; i++) {
         const char *pattern = shown->includes->items[i];
-        int64_t count = reshard_checkpoint_tensor_count(shown->checkpoint), at = 0;
         int matches = 0;
         if (reshard_pattern_match(pattern, "", 0, &matches) != RESHARD_OK)
             return cli_fail(CLI_USAGE, "inspect: --include \"%s\": %s", pattern,
                             reshard_error_text());
-        for (; !matches && at < count; at++) {
-            reshard_stored_tensor tensor = {.size = sizeof tensor};
-            if (reshard_checkpoint_tensor(shown->checkpoint, at, &tensor) == RESHARD_OK)
-                (void)reshard_pattern_match(pattern, tensor.name, tensor.name_bytes, &matches);
-        }
-        reshard_unreadable_tensor other = {.size = sizeof other};
-        for (at = 0;
-             !matches && reshard_checkpoint_unreadable(shown->checkpoint, at, &other) == RESHARD_OK;
-             at++)
-            (void)reshard_pattern_match(pattern, other.name, other.name_bytes, &matches);
-        if (!matches)
-            return cli_fail(CLI_FAILED, "inspect: --include \"%s\": matches no tensor", pattern);
+        if (!matches && !matches_tensor(shown->checkpoint, pattern) &&
+            !matches_value(shown->checkpoint, pattern))
+            return cli_fail(CLI_FAILED, "inspect: --include \"%s\" matches no tensor and no value",
+                            pattern);
     }
     return CLI_DONE;
 }
@@ -119,60 +140,74 @@ void cli_inspection_release(cli_inspection *shown)
     shown->tensors = NULL;
 }
 
-/* ---- numbers in names ------------------------------------------------------------------------ */
+/* ---- names, part by part --------------------------------------------------------------------- */
 
-/* The length of the number at this place if it fills all the space between two dots, else 0. */
-static size_t measure_number(const char *name, size_t count, size_t at)
+/* What stands between two dots of a name. Numbers that may differ within a row are such parts. */
+typedef struct name_part {
+    const char *bytes;
+    size_t count;
+    int is_number;
+} name_part;
+
+/* Where in a name the next part begins, and how many numbers came before it. */
+typedef struct part_walk {
+    size_t at;
+    int numbers;
+} part_walk;
+
+/* Without leading zeros, so that its value says how it is written. */
+static int is_number(const char *bytes, size_t count)
 {
-    size_t end = at;
-    if (at > 0 && name[at - 1] != '.')
+    if (count == 0 || count > DIGITS_MAX || (bytes[0] == '0' && count > 1))
         return 0;
-    while (end < count && name[end] >= '0' && name[end] <= '9')
-        end++;
-    int is_whole = end == count || name[end] == '.';
-    int is_plain = end - at == 1 || (end > at && name[at] != '0');
-    return is_whole && is_plain && end - at <= DIGITS_MAX ? end - at : 0;
+    for (size_t i = 0; i < count; i++) {
+        if (bytes[i] < '0' || bytes[i] > '9')
+            return 0;
+    }
+    return 1;
 }
 
-static int64_t read_number(const char *digits, size_t length)
+/* Returns 0 behind the last part. */
+static int next_part(const cli_name *name, part_walk *walk, name_part *out_part)
+{
+    if (walk->at > name->count)
+        return 0;
+    const char *bytes = name->bytes + walk->at;
+    size_t rest = name->count - walk->at;
+    const char *dot = rest != 0 ? memchr(bytes, '.', rest) : NULL;
+    size_t count = dot != NULL ? (size_t)(dot - bytes) : rest;
+    *out_part = (name_part){bytes, count, walk->numbers < NUMBERS_MAX && is_number(bytes, count)};
+    walk->numbers += out_part->is_number;
+    walk->at += count + 1;
+    return 1;
+}
+
+static int64_t read_number(const name_part *part)
 {
     int64_t number = 0;
-    for (size_t i = 0; i < length; i++)
-        number = number * 10 + (digits[i] - '0');
+    for (size_t i = 0; i < part->count; i++)
+        number = number * 10 + (part->bytes[i] - '0');
     return number;
 }
 
-/* Compares names apart from their numbers. */
-static int compare_apart(const cli_name *a, const cli_name *b)
+/* Whether names are the same apart from their numbers. */
+static int names_agree(const cli_name *a, const cli_name *b)
 {
-    size_t i = 0, j = 0;
-    for (int numbers = 0; i < a->count && j < b->count;) {
-        size_t m = numbers < NUMBERS_MAX ? measure_number(a->bytes, a->count, i) : 0;
-        size_t n = numbers < NUMBERS_MAX ? measure_number(b->bytes, b->count, j) : 0;
-        if ((m != 0) != (n != 0))
-            return m != 0 ? -1 : 1;
-        if (m == 0 && a->bytes[i] != b->bytes[j])
-            return (unsigned char)a->bytes[i] < (unsigned char)b->bytes[j] ? -1 : 1;
-        numbers += m != 0;
-        i += m != 0 ? m : 1;
-        j += n != 0 ? n : 1;
+    part_walk x = {0, 0}, y = {0, 0};
+    name_part m, n;
+    for (;;) {
+        int has_more = next_part(a, &x, &m);
+        if (has_more != next_part(b, &y, &n))
+            return 0;
+        if (!has_more)
+            return 1;
+        if (m.is_number != n.is_number ||
+            (!m.is_number && (m.count != n.count || memcmp(m.bytes, n.bytes, m.count) != 0)))
+            return 0;
     }
-    return (i < a->count) - (j < b->count);
 }
 
-/* ---- rows ------------------------------------------------------------------------------------ */
-
-/* A tensor, and what has to be equal to be in one row with others. */
-typedef struct row_item {
-    cli_name name;
-    int64_t tensor;
-    reshard_dtype dtype;
-    int32_t ndim;
-    const int64_t *shape;
-    uint64_t bytes;
-    const char *stored_as; /* NULL: as its dtype says */
-    uint64_t split;        /* a hash */
-} row_item;
+/* ---- what a row has in common ---------------------------------------------------------------- */
 
 static uint64_t mix(uint64_t hash, uint64_t value)
 {
@@ -187,6 +222,18 @@ static uint64_t mix_numbers(uint64_t hash, int32_t count, const int64_t *numbers
     return hash;
 }
 
+static uint64_t mix_bytes(uint64_t hash, const char *bytes, size_t count)
+{
+    uint64_t word = count;
+    for (hash = mix(hash, word); count >= sizeof word; count -= sizeof word, bytes += sizeof word) {
+        memcpy(&word, bytes, sizeof word);
+        hash = mix(hash, word);
+    }
+    word = 0;
+    memcpy(&word, bytes, count);
+    return mix(hash, word);
+}
+
 /* Hashes what the table says of a tensor's split: which file holds which box, or of what it is a
  * part. Of tensors that are whole, it does not matter in which file. */
 static reshard_status hash_split(const reshard_checkpoint *checkpoint, int64_t index,
@@ -195,8 +242,8 @@ static reshard_status hash_split(const reshard_checkpoint *checkpoint, int64_t i
     uint64_t hash = mix((uint64_t)tensor->piece_count, (uint64_t)tensor->copy_count);
     hash = mix_numbers(hash, tensor->whole_ndim, tensor->whole_shape);
     hash = mix_numbers(hash, tensor->whole_ndim, tensor->whole_offset);
-    for (const char *at = tensor->whole_spec; at != NULL && *at != '\0'; at++)
-        hash = mix(hash, (unsigned char)*at);
+    if (tensor->whole_spec != NULL)
+        hash = mix_bytes(hash, tensor->whole_spec, strlen(tensor->whole_spec));
     for (int64_t i = 0; tensor->piece_count > 1 && i < tensor->piece_count; i++) {
         reshard_stored_piece piece = {.size = sizeof piece};
         reshard_status status = reshard_checkpoint_piece(checkpoint, index, i, &piece);
@@ -210,255 +257,250 @@ static reshard_status hash_split(const reshard_checkpoint *checkpoint, int64_t i
     return RESHARD_OK;
 }
 
-static reshard_status list_items(const cli_inspection *shown, row_item *items)
+/* The same for tensors of one row. */
+static uint64_t hash_tensor(const reshard_stored_tensor *tensor, uint64_t split)
 {
-    reshard_status status = RESHARD_OK;
-    for (int64_t i = 0; status == RESHARD_OK && i < shown->count; i++) {
-        reshard_stored_tensor tensor = {.size = sizeof tensor};
-        status = reshard_checkpoint_tensor(shown->checkpoint, shown->tensors[i], &tensor);
-        items[i] = (row_item){.name = {tensor.name, tensor.name_bytes, i},
-                              .tensor = shown->tensors[i],
-                              .dtype = tensor.dtype,
-                              .ndim = tensor.ndim,
-                              .shape = tensor.shape,
-                              .bytes = tensor.stored_bytes,
-                              .stored_as = tensor.stored_as};
-        if (status == RESHARD_OK)
-            status = hash_split(shown->checkpoint, shown->tensors[i], &tensor, &items[i].split);
-    }
-    return status;
+    const cli_name name = {tensor->name, tensor->name_bytes, 0};
+    uint64_t hash = mix((uint64_t)tensor->dtype, split);
+    part_walk walk = {0, 0};
+    name_part part;
+    while (next_part(&name, &walk, &part))
+        hash = part.is_number ? mix(hash, UINT64_MAX) : mix_bytes(hash, part.bytes, part.count);
+    if (tensor->stored_as != NULL)
+        hash = mix_bytes(hash, tensor->stored_as, strlen(tensor->stored_as));
+    return mix_numbers(mix(hash, (uint64_t)tensor->ndim), tensor->ndim, tensor->shape);
 }
 
-static int compare_kinds(const row_item *x, const row_item *y)
+/* Whether two tensors whose splits have the same hash go into one row. */
+static int tensors_agree(const reshard_stored_tensor *a, const reshard_stored_tensor *b)
 {
-    int order = compare_apart(&x->name, &y->name);
-    if (order == 0)
-        order = (x->dtype > y->dtype) - (x->dtype < y->dtype);
-    if (order == 0)
-        order = strcmp(x->stored_as != NULL ? x->stored_as : "",
-                       y->stored_as != NULL ? y->stored_as : "");
-    if (order == 0)
-        order = (x->ndim > y->ndim) - (x->ndim < y->ndim);
-    for (int32_t d = 0; order == 0 && d < x->ndim; d++)
-        order = (x->shape[d] > y->shape[d]) - (x->shape[d] < y->shape[d]);
-    return order != 0 ? order : (x->split > y->split) - (x->split < y->split);
+    const cli_name x = {a->name, a->name_bytes, 0}, y = {b->name, b->name_bytes, 0};
+    int agree = a->dtype == b->dtype && a->ndim == b->ndim &&
+                strcmp(a->stored_as != NULL ? a->stored_as : "",
+                       b->stored_as != NULL ? b->stored_as : "") == 0;
+    for (int32_t d = 0; agree && d < a->ndim; d++)
+        agree = a->shape[d] == b->shape[d];
+    return agree && names_agree(&x, &y);
 }
 
-/* Equal for items of one kind. */
-static uint64_t hash_kind(const row_item *item)
-{
-    uint64_t hash = mix((uint64_t)item->dtype, item->split);
-    int numbers = 0;
-    for (size_t i = 0; i < item->name.count;) {
-        size_t length =
-            numbers < NUMBERS_MAX ? measure_number(item->name.bytes, item->name.count, i) : 0;
-        /* a number is no byte */
-        hash = mix(hash, length != 0 ? 256 : (unsigned char)item->name.bytes[i]);
-        numbers += length != 0;
-        i += length != 0 ? length : 1;
-    }
-    for (const char *at = item->stored_as; at != NULL && *at != '\0'; at++)
-        hash = mix(hash, (unsigned char)*at);
-    return mix_numbers(mix(hash, (uint64_t)item->ndim), item->ndim, item->shape);
-}
-
-/* Sorts the items by name. */
-static void order_items(const row_item *items, int64_t count, int64_t *order)
-{
-    cli_name *names = cli_allocate((size_t)count + 1, sizeof *names);
-    for (int64_t i = 0; i < count; i++)
-        names[i] = items[i].name;
-    cli_names_sort(names, (size_t)count);
-    for (int64_t i = 0; i < count; i++)
-        order[i] = names[i].index;
-    free(names);
-}
-
-/* ---- kinds ----------------------------------------------------------------------------------- */
-
-/* The kinds of items found so far, numbered as they come, in a hash table whose places are taken
- * one after another. */
-typedef struct kinds {
-    const row_item *items;
-    int64_t *places;    /* kind + 1, or 0: none */
-    size_t place_count; /* a power of two, more than twice the number of kinds */
-    int64_t *firsts;    /* by kind: its first item */
-    uint64_t *hashes;
-    int64_t *counts; /* of items */
-    int64_t count, capacity;
-} kinds;
-
-static void put_kind(kinds *k, int64_t kind)
-{
-    size_t at = k->hashes[kind] & (k->place_count - 1);
-    while (k->places[at] != 0)
-        at = (at + 1) & (k->place_count - 1);
-    k->places[at] = kind + 1;
-}
-
-static void *grow_array(void *old, int64_t count, int64_t capacity, size_t bytes)
-{
-    void *larger = cli_allocate((size_t)capacity, bytes);
-    if (count != 0)
-        memcpy(larger, old, (size_t)count * bytes);
-    free(old);
-    return larger;
-}
-
-static void grow_kinds(kinds *k)
-{
-    k->capacity = k->capacity == 0 ? 16 : 2 * k->capacity;
-    k->firsts = grow_array(k->firsts, k->count, k->capacity, sizeof *k->firsts);
-    k->hashes = grow_array(k->hashes, k->count, k->capacity, sizeof *k->hashes);
-    k->counts = grow_array(k->counts, k->count, k->capacity, sizeof *k->counts);
-    free(k->places);
-    k->place_count = (size_t)(4 * k->capacity);
-    k->places = cli_allocate(k->place_count, sizeof *k->places);
-    memset(k->places, 0, k->place_count * sizeof *k->places);
-    for (int64_t i = 0; i < k->count; i++)
-        put_kind(k, i);
-}
-
-static int64_t find_kind(kinds *k, int64_t item)
-{
-    uint64_t hash = hash_kind(&k->items[item]);
-    if (k->count == k->capacity)
-        grow_kinds(k);
-    for (size_t at = hash & (k->place_count - 1); k->places[at] != 0;
-         at = (at + 1) & (k->place_count - 1)) {
-        int64_t kind = k->places[at] - 1;
-        if (k->hashes[kind] == hash &&
-            compare_kinds(&k->items[k->firsts[kind]], &k->items[item]) == 0)
-            return kind;
-    }
-    k->firsts[k->count] = item;
-    k->hashes[k->count] = hash;
-    k->counts[k->count] = 0;
-    put_kind(k, k->count);
-    return k->count++;
-}
-
-/* Puts items of one kind together; kinds by their first items, each in the order it had. Returns
- * the number of kinds, and how many items each has. The caller frees out_counts. */
-static int64_t join_items(const row_item *items, int64_t count, int64_t *order,
-                          int64_t **out_counts)
-{
-    kinds found = {.items = items};
-    int64_t *by_item = cli_allocate((size_t)count + 1, sizeof *by_item);
-    for (int64_t i = 0; i < count; i++) {
-        by_item[i] = find_kind(&found, order[i]);
-        found.counts[by_item[i]]++;
-    }
-    int64_t *joined = cli_allocate((size_t)count + 1, sizeof *joined);
-    int64_t *starts = cli_allocate((size_t)found.count + 1, sizeof *starts);
-    for (int64_t i = 0; i < found.count; i++)
-        starts[i] = i == 0 ? 0 : starts[i - 1] + found.counts[i - 1];
-    for (int64_t i = 0; i < count; i++)
-        joined[starts[by_item[i]]++] = order[i];
-    memcpy(order, joined, (size_t)count * sizeof *order);
-    free(joined);
-    free(starts);
-    free(by_item);
-    free(found.places);
-    free(found.firsts);
-    free(found.hashes);
-    *out_counts = found.counts;
-    return found.count;
-}
-
-/* ---- names of rows --------------------------------------------------------------------------- */
+/* ---- rows in the making ---------------------------------------------------------------------- */
 
 typedef struct number_range {
     int64_t least, most;
 } number_range;
 
-static void widen_ranges(const cli_name *name, int is_first, number_range ranges[NUMBERS_MAX])
+/* A row that more tensors may join. There may be as many as tensors, so it is small. */
+typedef struct kind {
+    uint64_t hash, split;
+    int64_t first; /* the tensor that comes first by name */
+    int64_t count;
+    uint64_t bytes;
+    number_range *ranges; /* of the numbers in the names, NUMBERS_MAX of them; NULL: one tensor */
+} kind;
+
+/* The rows so far, numbered as they come, in a hash table whose places are taken one after
+ * another. */
+typedef struct kinds {
+    const reshard_checkpoint *checkpoint;
+    uint32_t *places;   /* kind + 1, or 0: none */
+    size_t place_count; /* a power of two, at least twice the number of kinds */
+    kind *items;
+    int64_t count;
+    size_t capacity;
+} kinds;
+
+static void put_kind(kinds *k, int64_t item)
 {
-    int numbers = 0;
-    for (size_t i = 0; i < name->count && numbers < NUMBERS_MAX; i++) {
-        size_t length = measure_number(name->bytes, name->count, i);
-        if (length == 0)
+    size_t at = k->items[item].hash & (k->place_count - 1);
+    while (k->places[at] != 0)
+        at = (at + 1) & (k->place_count - 1);
+    k->places[at] = (uint32_t)item + 1;
+}
+
+static void append_kind(kinds *k, kind item)
+{
+    k->items = cli_grow(k->items, &k->capacity, (size_t)k->count + 1, sizeof item);
+    k->items[k->count++] = item;
+}
+
+/* Makes the table large enough for one more kind. */
+static void grow_places(kinds *k)
+{
+    if (2 * ((size_t)k->count + 1) <= k->place_count)
+        return;
+    free(k->places);
+    k->place_count = k->place_count == 0 ? 64 : 2 * k->place_count;
+    k->places = cli_allocate(k->place_count, sizeof *k->places);
+    for (int64_t i = 0; i < k->count; i++)
+        put_kind(k, i);
+}
+
+static void release_kinds(kinds *k)
+{
+    for (int64_t i = 0; i < k->count; i++)
+        free(k->items[i].ranges);
+    free(k->items);
+    free(k->places);
+}
+
+static void widen_ranges(const reshard_stored_tensor *tensor, int is_first, number_range *ranges)
+{
+    const cli_name name = {tensor->name, tensor->name_bytes, 0};
+    part_walk walk = {0, 0};
+    name_part part;
+    while (next_part(&name, &walk, &part)) {
+        if (!part.is_number)
             continue;
-        int64_t number = read_number(name->bytes + i, length);
-        number_range *range = &ranges[numbers++];
+        int64_t number = read_number(&part);
+        number_range *range = &ranges[walk.numbers - 1];
         range->least = is_first || number < range->least ? number : range->least;
         range->most = is_first || number > range->most ? number : range->most;
-        i += length - 1;
     }
 }
+
+/* Adds a tensor to its row. `first` is the row's first tensor. */
+static void join_kind(kind *row, const reshard_stored_tensor *first, int64_t index,
+                      const reshard_stored_tensor *tensor)
+{
+    const cli_name x = {first->name, first->name_bytes, row->first};
+    const cli_name y = {tensor->name, tensor->name_bytes, index};
+    if (row->ranges == NULL) {
+        row->ranges = cli_allocate(NUMBERS_MAX, sizeof *row->ranges);
+        widen_ranges(first, 1, row->ranges);
+    }
+    widen_ranges(tensor, 0, row->ranges);
+    if (cli_names_compare(&y, &x) < 0)
+        row->first = index;
+    row->count++;
+    row->bytes = add_capped(row->bytes, tensor->stored_bytes);
+}
+
+static reshard_status add_tensor(kinds *k, int64_t index)
+{
+    reshard_stored_tensor tensor = {.size = sizeof tensor}, first = {.size = sizeof first};
+    uint64_t split = 0;
+    reshard_status status = reshard_checkpoint_tensor(k->checkpoint, index, &tensor);
+    if (status == RESHARD_OK)
+        status = hash_split(k->checkpoint, index, &tensor, &split);
+    if (status != RESHARD_OK)
+        return status;
+    uint64_t hash = hash_tensor(&tensor, split);
+    grow_places(k);
+    for (size_t at = hash & (k->place_count - 1); k->places[at] != 0;
+         at = (at + 1) & (k->place_count - 1)) {
+        kind *row = &k->items[k->places[at] - 1];
+        if (row->hash != hash || row->split != split)
+            continue;
+        status = reshard_checkpoint_tensor(k->checkpoint, row->first, &first);
+        if (status != RESHARD_OK)
+            return status;
+        if (tensors_agree(&first, &tensor)) {
+            join_kind(row, &first, index, &tensor);
+            return RESHARD_OK;
+        }
+    }
+    append_kind(k, (kind){.hash = hash,
+                          .split = split,
+                          .first = index,
+                          .count = 1,
+                          .bytes = tensor.stored_bytes});
+    put_kind(k, k->count - 1);
+    return RESHARD_OK;
+}
+
+/* Makes a row for the tensor alone. */
+static reshard_status add_alone(kinds *k, int64_t index)
+{
+    reshard_stored_tensor tensor = {.size = sizeof tensor};
+    reshard_status status = reshard_checkpoint_tensor(k->checkpoint, index, &tensor);
+    if (status == RESHARD_OK)
+        append_kind(k, (kind){.first = index, .count = 1, .bytes = tensor.stored_bytes});
+    return status;
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 /* Writes the name, with a range in place of each number that differs. Bytes that would mean
  * something in a pattern are left as they are: the text is for people. The caller frees it. */
-static char *write_pattern(const cli_name *name, const number_range ranges[NUMBERS_MAX],
-                           size_t *out_length)
+static char *write_pattern(const cli_name *name, const number_range *ranges, size_t *out_length)
 {
-    size_t room = name->count + NUMBERS_MAX * 2 * (DIGITS_MAX + 3) + 1, length = 0;
+    size_t room = name->count + NUMBERS_MAX * 2 * (DIGITS_MAX + 3) + 2, length = 0;
     char *text = cli_allocate(room, 1);
-    int numbers = 0;
-    for (size_t i = 0; i < name->count; i++) {
-        size_t digits = numbers < NUMBERS_MAX ? measure_number(name->bytes, name->count, i) : 0;
-        const number_range *range = &ranges[numbers];
-        numbers += digits != 0;
-        if (digits != 0 && range->least != range->most) {
+    part_walk walk = {0, 0};
+    name_part part;
+    while (next_part(name, &walk, &part)) {
+        const number_range *range =
+            part.is_number && ranges != NULL ? &ranges[walk.numbers - 1] : NULL;
+        if (range != NULL && range->least != range->most) {
             length += (size_t)snprintf(text + length, room - length, "{%" PRId64 "..%" PRId64 "}",
                                        range->least, range->most);
-            i += digits - 1;
         } else {
-            text[length++] = name->bytes[i];
+            memcpy(text + length, part.bytes, part.count);
+            length += part.count;
         }
+        text[length++] = '.';
     }
-    *out_length = length;
+    *out_length = length - 1; /* no dot follows the last part */
     return text;
 }
 
-/* Makes the row of some items, of which the first comes first by name. */
-static cli_tensor_row make_row(const row_item *items, const int64_t *order, int64_t count)
+/* The name of a row, or the pattern that stands for the names of several. The caller frees it. */
+static char *name_row(const cli_name *name, const kind *row)
 {
     char shown[CLI_NAME_TEXT];
-    number_range ranges[NUMBERS_MAX + 1] = {{0, 0}};
     size_t length = 0;
-    cli_tensor_row row = {.first = items[order[0]].tensor, .count = count};
-    for (int64_t i = 0; i < count; i++) {
-        widen_ranges(&items[order[i]].name, i == 0, ranges);
-        row.bytes = add_capped(row.bytes, items[order[i]].bytes);
-    }
-    char *pattern = write_pattern(&items[order[0]].name, ranges, &length);
+    char *pattern = write_pattern(name, row->ranges, &length);
     (void)cli_name_text(pattern, length, shown);
     free(pattern);
     size_t room = strlen(shown) + 32;
-    row.name = cli_allocate(room, 1);
-    if (count == 1)
-        (void)snprintf(row.name, room, "%s", shown);
+    char *text = cli_allocate(room, 1);
+    if (row->count == 1)
+        (void)snprintf(text, room, "%s", shown);
     else
-        (void)snprintf(row.name, room, "%s x%" PRId64, shown, count);
-    return row;
+        (void)snprintf(text, room, "%s x%" PRId64, shown, row->count);
+    return text;
 }
 
-static cli_tensor_row *make_rows(const row_item *items, int64_t count, int all, int64_t *out_count)
+/* Makes the rows of all kinds, ordered by name. */
+static reshard_status order_rows(const kinds *k, cli_tensor_row **out_rows)
 {
-    int64_t *order = cli_allocate((size_t)count + 1, sizeof *order), *counts = NULL;
-    order_items(items, count, order);
-    int64_t row_count = all ? count : join_items(items, count, order, &counts);
-    cli_tensor_row *rows = cli_allocate((size_t)row_count + 1, sizeof *rows);
-    for (int64_t i = 0, first = 0; i < row_count; i++) {
-        int64_t own = all ? 1 : counts[i];
-        rows[i] = make_row(items, order + first, own);
-        first += own;
+    cli_tensor_row *rows = cli_allocate((size_t)k->count + 1, sizeof *rows);
+    cli_name *names = cli_allocate((size_t)k->count + 1, sizeof *names);
+    reshard_status status = RESHARD_OK;
+    for (int64_t i = 0; status == RESHARD_OK && i < k->count; i++) {
+        reshard_stored_tensor tensor = {.size = sizeof tensor};
+        status = reshard_checkpoint_tensor(k->checkpoint, k->items[i].first, &tensor);
+        names[i] = (cli_name){tensor.name, tensor.name_bytes, i};
     }
-    free(order);
-    free(counts);
-    *out_count = row_count;
-    return rows;
+    if (status == RESHARD_OK)
+        cli_names_sort(names, (size_t)k->count);
+    for (int64_t i = 0; status == RESHARD_OK && i < k->count; i++) {
+        const kind *row = &k->items[names[i].index];
+        rows[i] = (cli_tensor_row){.name = name_row(&names[i], row),
+                                   .first = row->first,
+                                   .count = row->count,
+                                   .bytes = row->bytes};
+    }
+    free(names);
+    if (status == RESHARD_OK)
+        *out_rows = rows;
+    else
+        free(rows);
+    return status;
 }
 
 reshard_status cli_tensor_rows_make(const cli_inspection *shown, int all, cli_tensor_row **out_rows,
                                     int64_t *out_count)
 {
-    row_item *items = cli_allocate((size_t)shown->count + 1, sizeof *items);
-    reshard_status status = list_items(shown, items);
+    kinds found = {.checkpoint = shown->checkpoint};
+    reshard_status status = RESHARD_OK;
+    for (int64_t i = 0; status == RESHARD_OK && i < shown->count; i++)
+        status = all ? add_alone(&found, shown->tensors[i]) : add_tensor(&found, shown->tensors[i]);
     if (status == RESHARD_OK)
-        *out_rows = make_rows(items, shown->count, all, out_count);
-    free(items);
+        status = order_rows(&found, out_rows);
+    if (status == RESHARD_OK)
+        *out_count = found.count;
+    release_kinds(&found);
     return status;
 }
 

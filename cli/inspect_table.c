@@ -6,6 +6,7 @@
 #include "cli/common/sizes.h"
 #include "cli/common/style.h"
 #include "cli/common/table.h"
+#include "cli/inspect_values.h"
 
 #include <reshard/model_rules.h>
 
@@ -17,7 +18,7 @@
 /* Beyond so many pieces no spec is inferred: it takes too long, and nobody would read the
  * result. */
 enum { PIECES_INFERRED_MAX = 16384 };
-enum { VALUES_MAX = 24, ROWS_MAX = 64, ROWS_FIRST = 48, ROWS_LAST = 8, SPLIT_SHOWN = 64 };
+enum { ROWS_MAX = 64, ROWS_FIRST = 48, ROWS_LAST = 8, SPLIT_SHOWN = 64 };
 
 const char *cli_dtype_text(reshard_dtype dtype, char buffer[CLI_DTYPE_TEXT])
 {
@@ -190,25 +191,6 @@ static void print_head(const cli_inspection *shown, const char *path)
            files == 1 ? "" : "s");
 }
 
-/* Values that are not tensors, one per line. */
-static void print_values(const cli_inspection *shown, int all)
-{
-    reshard_stored_value value = {.size = sizeof value};
-    int64_t count = 0;
-    for (int64_t i = 0; reshard_checkpoint_value(shown->checkpoint, i, &value) == RESHARD_OK; i++) {
-        if (!cli_inspection_has(shown, value.name, value.name_bytes) ||
-            (count++ >= VALUES_MAX && !all))
-            continue;
-        fputs(count == 1 ? "\nvalues that are not tensors\n  " : "  ", stdout);
-        cli_print_shown_part(value.name, value.name_bytes);
-        fputs(value.text != NULL ? " = " : "", stdout);
-        cli_print_shown(value.text != NULL ? value.text : "");
-        putchar('\n');
-    }
-    if (!all && count > VALUES_MAX)
-        printf("  ... %" PRId64 " values left out; --all prints them\n", count - VALUES_MAX);
-}
-
 /* Each reason names its file and its tensor. */
 static void print_unreadable(const cli_inspection *shown)
 {
@@ -225,7 +207,8 @@ static void print_unreadable(const cli_inspection *shown)
     }
 }
 
-reshard_status cli_inspect_print(const cli_inspection *shown, const char *path, int all)
+reshard_status cli_inspect_print(const cli_inspection *shown, const char *path, int all,
+                                 int in_full)
 {
     const char *note;
     cli_table *table = cli_table_create(5);
@@ -235,7 +218,7 @@ reshard_status cli_inspect_print(const cli_inspection *shown, const char *path, 
         cli_table_fit(table, cli_window_columns());
         cli_table_print(table);
         print_unreadable(shown);
-        print_values(shown, all);
+        status = cli_values_print(shown, all, in_full);
         for (int64_t i = 0; (note = reshard_checkpoint_note(shown->checkpoint, i)) != NULL; i++)
             printf("%snote: %s\n", i == 0 ? "\n" : "", note);
     }

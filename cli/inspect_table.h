@@ -11,7 +11,8 @@ enum { CLI_DTYPE_TEXT = 24 };
 const char *cli_dtype_text(reshard_dtype dtype, char buffer[CLI_DTYPE_TEXT]);
 
 /* Prints a line about the checkpoint, the table, tensors that cannot be read, values and notes.
- * all: every row, and the file of each whole tensor. */
-reshard_status cli_inspect_print(const cli_inspection *shown, const char *path, int all);
+ * all: every row, and the file of each whole tensor; in_full: values with types, and metadata. */
+reshard_status cli_inspect_print(const cli_inspection *shown, const char *path, int all,
+                                 int in_full);
 
 #endif

@@ -12,7 +12,6 @@
 #include "cli/common/work.h"
 #include "cli/converting.h"
 #include "cli/plan_page.h"
-#include "cli/plan_prediction.h"
 #include "cli/plan_report.h"
 #include "cli/plan_tensors.h"
 
@@ -73,7 +72,6 @@ static reshard_status print_json(const cli_conversion *made, const uint64_t *mat
 
 static void print_matrix(const cli_conversion *made, const uint64_t *matrix)
 {
-    char size[CLI_SIZE_TEXT];
     if (matrix == NULL || made->stats.source_file_count > FILES_SHOWN_MAX ||
         made->stats.target_file_count > FILES_SHOWN_MAX) {
         printf("\nThe file-to-file matrix is printed for up to %d files, with --json for up to "
@@ -83,20 +81,7 @@ static void print_matrix(const cli_conversion *made, const uint64_t *matrix)
     }
     printf("\n%sfile to file%s (rows are read, columns are written)\n", cli_style_begin(CLI_BOLD),
            cli_style_end(CLI_BOLD));
-    cli_table *table = cli_table_create(made->stats.target_file_count + 1);
-    cli_table_add(table, CLI_PLAIN, "%s", "");
-    for (int32_t t = 0; t < made->stats.target_file_count; t++)
-        cli_table_add(table, CLI_BOLD, "%" PRId32, t);
-    for (int32_t s = 0; s < made->stats.source_file_count; s++) {
-        cli_table_add(table, CLI_BOLD, "%" PRId32, s);
-        for (int32_t t = 0; t < made->stats.target_file_count; t++) {
-            uint64_t bytes = matrix[s * made->stats.target_file_count + t];
-            cli_table_add(table, bytes == 0 ? CLI_DIM : CLI_PLAIN, "%s",
-                          bytes == 0 ? "-" : cli_size_text(bytes, size));
-        }
-    }
-    cli_table_print(table);
-    cli_table_destroy(table);
+    cli_matrix_print(made->stats.source_file_count, made->stats.target_file_count, matrix, 0);
 }
 
 static reshard_status print_text(const cli_conversion *made, const uint64_t *matrix,

@@ -4,7 +4,7 @@
  * element of one, or ranges that repeat, and its two ends are written as such: [0:64, :] is a box,
  * [0:12:2] every second element, and [0:4 x2 every 8] four elements, twice, 8 apart.
  */
-#include "cli/plan_links.h"
+#include "cli/plan_tensors.h"
 
 #include "cli/common/memory.h"
 #include "cli/common/names.h"

@@ -12,7 +12,6 @@
 
 #include "cli/common/failure.h"
 #include "cli/common/memory.h"
-#include "cli/page/matrix.h"
 #include "cli/page/pieces.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plan_prediction.c - prints a prediction, as text and as JSON. */
-#include "cli/plan_prediction.h"
+#include "cli/plan_report.h"
 
 #include "cli/common/failure.h"
 #include "cli/common/sizes.h"

@@ -165,10 +165,28 @@ static void print_relabelling(const cli_plan_report *report)
         printf(" ... %" PRId32 " more, see --json\n", count - RELABEL_SHOWN_MAX);
 }
 
+void cli_matrix_print(int32_t rows, int32_t columns, const uint64_t *matrix, int is_square)
+{
+    char size[CLI_SIZE_TEXT];
+    cli_table *table = cli_table_create(columns + 1);
+    cli_table_add(table, CLI_PLAIN, "%s", "");
+    for (int32_t t = 0; t < columns; t++)
+        cli_table_add(table, CLI_BOLD, "%" PRId32, t);
+    for (int32_t s = 0; s < rows; s++) {
+        cli_table_add(table, CLI_BOLD, "%" PRId32, s);
+        for (int32_t t = 0; t < columns; t++) {
+            uint64_t bytes = matrix[s * columns + t];
+            cli_style style = bytes == 0 || (is_square && s == t) ? CLI_DIM : CLI_PLAIN;
+            cli_table_add(table, style, "%s", bytes == 0 ? "-" : cli_size_text(bytes, size));
+        }
+    }
+    cli_table_print(table);
+    cli_table_destroy(table);
+}
+
 static void print_matrix(const cli_plan_report *report)
 {
     int32_t n = reshard_plan_rank_count(report->plan);
-    char size[CLI_SIZE_TEXT];
     if (n > MATRIX_SHOWN_MAX) {
         printf(
             "\nThe rank-to-rank matrix is printed for up to %d ranks, with --json for up to %d.\n",
@@ -177,20 +195,7 @@ static void print_matrix(const cli_plan_report *report)
     }
     printf("\n%srank to rank%s (rows send to columns, the diagonal stays)\n",
            cli_style_begin(CLI_BOLD), cli_style_end(CLI_BOLD));
-    cli_table *table = cli_table_create(n + 1);
-    cli_table_add(table, CLI_PLAIN, "%s", "");
-    for (int32_t t = 0; t < n; t++)
-        cli_table_add(table, CLI_BOLD, "%" PRId32, t);
-    for (int32_t s = 0; s < n; s++) {
-        cli_table_add(table, CLI_BOLD, "%" PRId32, s);
-        for (int32_t t = 0; t < n; t++) {
-            uint64_t bytes = report->matrix[s * n + t];
-            cli_style style = s == t || bytes == 0 ? CLI_DIM : CLI_PLAIN;
-            cli_table_add(table, style, "%s", bytes == 0 ? "-" : cli_size_text(bytes, size));
-        }
-    }
-    cli_table_print(table);
-    cli_table_destroy(table);
+    cli_matrix_print(n, n, report->matrix, 1);
 }
 
 /* ---- parts ----------------------------------------------------------------------------------- */

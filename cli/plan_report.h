@@ -7,12 +7,13 @@
 #ifndef CLI_PLAN_REPORT_H
 #define CLI_PLAN_REPORT_H
 
+#include <reshard/plan.h>
+#include <reshard/plan_inspect.h>
+#include <reshard/predict.h>
+#include <reshard/reshard.h>
+
 #include "cli/common/input.h"
 #include "cli/common/json.h"
-#include "cli/plan_prediction.h"
-
-#include <reshard/plan_inspect.h>
-#include <reshard/reshard.h>
 
 enum { CLI_MATRIX_RANKS_MAX = 256, CLI_PARTS_MAX = 64 };
 
@@ -39,6 +40,8 @@ typedef struct cli_plan_report {
     int32_t part_count;
 } cli_plan_report;
 
+/* Prints a table of bytes, with a row for each source. is_square: the diagonal stays where it is. */
+void cli_matrix_print(int32_t rows, int32_t columns, const uint64_t *matrix, int is_square);
 /* Prints the first lines: from, to, shape. Returns CLI_DONE, or another code after a message. */
 int cli_plan_report_print_header(const cli_plan_report *report);
 /* Prints one line about the bytes, and the relabelling. */
@@ -48,5 +51,20 @@ int cli_plan_report_print(const cli_plan_report *report);
 int cli_plan_report_print_json(const cli_plan_report *report);
 /* Writes the fields of the JSON form, except parts and matrix, into the open object. */
 int cli_plan_report_write_fields(const cli_plan_report *report, cli_json *json);
+
+/*
+ * plan_prediction.c - what `reshard plan --cluster` adds: how long each stage would take, and its
+ * bottleneck.
+ */
+
+/* Prints the first line of a prediction. */
+void cli_prediction_print_seconds(double seconds);
+void cli_prediction_print(const reshard_prediction *prediction, const reshard_plan *plan);
+void cli_prediction_write_json(cli_json *json, const reshard_prediction *prediction,
+                               const reshard_plan *plan);
+/* Records the prediction in the trace and writes its file. Returns CLI_DONE, or another code after
+ * a message. */
+int cli_prediction_trace(const reshard_prediction *prediction, reshard_plan *plan,
+                         const reshard_cluster *cluster, reshard_trace *trace);
 
 #endif

@@ -5,7 +5,6 @@
 #include "cli/common/input.h"
 #include "cli/common/memory.h"
 #include "cli/common/table.h"
-#include "cli/plan_links.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

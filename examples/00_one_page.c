@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * 00_one_page.c - a whole reshard by hand, without the library: a matrix that four ranks hold by
- * rows is moved so that they hold it by columns. It is plain C, to be read from top to bottom;
- * everything else in reshard grows out of these three steps.
+ * 00_one_page.c - introduces the idea: a whole reshard by hand, without the library. A matrix that
+ * four ranks hold by rows is moved so that they hold it by columns. It is plain C, to be read from
+ * top to bottom; everything else in reshard grows out of these three steps.
  *
  *   1. Each rank owns a box of the tensor; chunks are ceil(n / ranks) long, the last ones shorter.
  *   2. What one rank has and another wants is the intersection of their boxes.

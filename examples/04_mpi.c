@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * 04_mpi.c - the ranks of an MPI program take a matrix from a split by rows to a split by columns,
+ * 04_mpi.c - introduces MPI: the ranks of a program take a matrix from a split by rows to columns,
  * and then continue with MPI as before. Works with any number of ranks that divides 12:
  *
  *     mpirun -n 3 04_mpi
@@ -8,7 +8,7 @@
 #include <reshard/mpi.h>
 #include <reshard/reshard.h>
 
-#include <stdio.h>
+#include "examples/example.h"
 
 enum { ROWS = 12, COLUMNS = 24 };
 
@@ -16,15 +16,14 @@ static int32_t rows[ROWS * COLUMNS], columns[ROWS * COLUMNS]; /* enough for a si
 
 static reshard_status turn(reshard_group *group, reshard_layout *from, reshard_layout *to)
 {
+    reshard_status status = RESHARD_OK;
     reshard_plan *plan = NULL;
     reshard_exec *exec = NULL;
-    reshard_status status = reshard_plan_create_simple(NULL, from, to, RESHARD_I32, NULL, &plan);
-    if (status == RESHARD_OK)
-        status = reshard_exec_create(NULL, plan, group, NULL, &exec);
-    if (status == RESHARD_OK)
-        status = reshard_exec_start(exec, (const void *[]){rows}, (void *[]){columns});
-    if (status == RESHARD_OK)
-        status = reshard_exec_wait(exec);
+    TRY(reshard_plan_create_simple(NULL, from, to, RESHARD_I32, NULL, &plan));
+    TRY(reshard_exec_create(NULL, plan, group, NULL, &exec));
+    TRY(reshard_exec_start(exec, (const void *[]){rows}, (void *[]){columns}));
+    TRY(reshard_exec_wait(exec));
+out:
     reshard_exec_destroy(exec);
     reshard_plan_release(plan);
     return status;

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* 08_mlp.c - an MLP cut over four ranks as in Megatron, with saved activations kept in chunks
- * (input_reshard), trained by SGD. The scope returns the first error of any call. */
+/*
+ * 08_mlp.c - introduces modules, sharding plans, input_reshard and optimizers: an MLP cut over four
+ * ranks as in Megatron, with saved activations kept in chunks, trained by SGD. It also introduces
+ * RESHARD_DO: the scope keeps the first error of any call, calls after it do nothing, and only the
+ * scope is asked in the end.
+ */
 #include <reshard/reshard_nn.h>
 
-#include <stdio.h>
+#include "examples/example.h"
 
 static reshard_status train(void *user, reshard_group *group)
 {
@@ -39,7 +43,7 @@ static reshard_status train(void *user, reshard_group *group)
         reshard_optimizer_clear_gradients(sgd);
         first = i == 0 ? loss : first;
     }
-    RESHARD_DO(loss < first / 2 ? RESHARD_OK : reshard_error_set(RESHARD_ERR_CHECK, "no progress"));
+    RESHARD_DO(check(loss < first / 2, "no progress"));
     if (reshard_group_rank(group) == 0)
         printf("20 steps: the loss falls from %.4f to %.4f\n", first, loss);
     reshard_tensor_release(x);
@@ -53,8 +57,5 @@ static reshard_status train(void *user, reshard_group *group)
 
 int main(void)
 {
-    reshard_status status = reshard_group_run(NULL, 4, train, NULL);
-    if (status != RESHARD_OK)
-        fprintf(stderr, "%s\n", reshard_error_text());
-    return status != RESHARD_OK;
+    return finish(reshard_group_run(NULL, 4, train, NULL));
 }

@@ -130,6 +130,13 @@ def list_binaries():
     return found
 
 
+def write_declarations():
+    """Writes reshard/_native.py. A source distribution has it already, without the script that writes it."""
+    script = os.path.join(ROOT, "scripts", "python-declarations")
+    if os.path.exists(script):
+        subprocess.run([sys.executable, "-B", script, "--compiler", os.environ.get("CC", "cc")], check=True)
+
+
 # ---- the wheel --------------------------------------------------------------------------------
 
 def list_sources():
@@ -172,6 +179,7 @@ class Archive:
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     """PEP 517. Returns the name of the wheel."""
+    write_declarations()
     version, binaries = read_version(), list_binaries()
     tag = "py3-none-" + find_tag(binaries.values())
     name = "reshard-%s-%s.whl" % (version, tag)
@@ -211,6 +219,7 @@ def list_tree():
 
 def build_sdist(sdist_directory, config_settings=None):
     """PEP 517: the tree without tests and docs. Its pyproject.toml is this folder's, one level up."""
+    write_declarations()
     version = read_version()
     top = "reshard-" + version
     with open(os.path.join(HERE, "pyproject.toml"), encoding="utf-8") as file:

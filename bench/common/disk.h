@@ -14,14 +14,15 @@ typedef struct bench_disk {
     double read;  /* reading a model into memory and digesting it, as conversions do */
     double write; /* writing new files from memory */
     double copy;  /* sharing by the kernel or, if the file system cannot, reading and writing */
+    double cast;  /* f32 to bf16 in a conversion, in bytes of f32, beyond reading and writing */
 } bench_disk;
 
 /* A measurement in several turns: begin, turn after turn, read, end. Calls return CLI_DONE, or
  * print a message and return another code. */
 typedef struct bench_disk_turns bench_disk_turns;
 
-/* Makes a model of about this many bytes in a new folder inside `inside`; turns need as much space
- * again. sync: times include syncing to disk. End the measurement in any case. */
+/* Makes two models of about this many bytes in a new folder inside `inside`; turns need as much
+ * space as one of them. sync: times include syncing to disk. End the measurement in any case. */
 int bench_disk_begin(cli_work *work, const char *inside, size_t bytes, int32_t threads, int sync,
                      bench_disk_turns **out_turns);
 /* in_child: run in a child process, for callers that will fork again, because a turn starts

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gguf_file.c - the head of a GGUF file, byte by byte, and its data: one block again and again. */
-#include "bench/common/gguf_file.h"
+#include "bench/common/sample_model.h"
 
 #include "bench/common/folders.h"
 #include "cli/common/failure.h"

@@ -88,6 +88,7 @@ const char *bench_machine_cluster(const bench_machine *machine, const bench_disk
         add_speed(text, "read", disk->read);
         add_speed(text, "write", disk->write);
         add_speed(text, "copy", disk->copy);
+        add_speed(text, "cast", disk->cast);
     }
     return text;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* median.c - the median of measurements. */
-#include "bench/common/median.h"
+#include "bench/common/timing.h"
 
 #include <stdlib.h>
 

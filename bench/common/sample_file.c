@@ -3,7 +3,7 @@
  * sample_file.c - writes a safetensors header, then values made from a counter: each 8 bytes are a
  * hash of their position, so that no value depends on the one before.
  */
-#include "bench/common/sample_file.h"
+#include "bench/common/sample_model.h"
 
 #include "cli/common/failure.h"
 #include "cli/common/memory.h"

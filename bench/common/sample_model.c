@@ -4,7 +4,6 @@
  */
 #include "bench/common/sample_model.h"
 
-#include "bench/common/sample_file.h"
 #include "cli/common/failure.h"
 #include "cli/common/memory.h"
 

@@ -40,4 +40,42 @@ int bench_sample_write(cli_work *work, const char *folder, const bench_sample_mo
  * bf16. */
 int bench_sample_write_crowd(cli_work *work, const char *folder, int64_t count, int64_t file_count);
 
+/*
+ * sample_file.c - writes one safetensors file of made-up values, from front to back.
+ */
+
+typedef struct bench_sample_tensor {
+    char name[64];
+    int32_t ndim; /* 1 or 2 */
+    int64_t shape[2];
+} bench_sample_tensor;
+
+uint64_t bench_sample_tensor_bytes(const bench_sample_tensor *tensor, reshard_dtype dtype);
+
+/* *done is how many of `total` bytes earlier files have; it determines the values and the progress
+ * that is reported, and is advanced. Returns CLI_DONE, or another code after a message. */
+int bench_sample_file_write(cli_work *work, const char *path, reshard_dtype dtype,
+                            const bench_sample_tensor *tensors, int64_t count, uint64_t *done,
+                            uint64_t total);
+
+/* Writes a small text file. */
+int bench_text_file_write(const char *path, const char *text);
+
+/* gguf_file.c - writes a sample model as a GGUF file, to measure how fast it is read, or as one to
+ * follow. */
+
+/* Makes a folder with model.gguf. is_quantised: matrices are Q4_K (Q4_0 if rows are too short for
+ * its blocks), with made-up codes; otherwise they are F16, and nothing but holes, which take no
+ * space. Returns CLI_DONE, or prints a message and returns another code. */
+int bench_gguf_write(cli_work *work, const char *folder, const bench_sample_model *model,
+                     int is_quantised);
+
+/* zero_files.c - writes a model as DeepSpeed's ZeRO leaves it in stage 3, to measure how fast it is
+ * joined. */
+
+/* Writes the tensors of a checkpoint in F32, without moments, into a new folder: an optimizer's
+ * file and a model file for each rank. Returns CLI_DONE, or prints a message and returns another
+ * code. */
+int bench_zero_write(cli_work *work, const char *whole, const char *folder, int ranks);
+
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* slowest.c - the maximum over all ranks. */
-#include "bench/common/slowest.h"
+#include "bench/common/timing.h"
 
 #include "cli/common/memory.h"
 

@@ -7,8 +7,6 @@
 #include "bench/common/timing.h"
 
 #include "bench/common/buffers.h"
-#include "bench/common/median.h"
-#include "bench/common/slowest.h"
 #include "cli/common/failure.h"
 #include "cli/common/input.h"
 #include "cli/common/memory.h"

@@ -7,7 +7,11 @@
 #ifndef BENCH_TIMING_H
 #define BENCH_TIMING_H
 
+#include <reshard/group.h>
+
 #include "cli/common/work.h"
+
+#include <stdint.h>
 
 enum { BENCH_SPEC_TEXT = 96, BENCH_SHAPE_TEXT = 48 };
 
@@ -32,5 +36,18 @@ typedef struct bench_timing {
  * rank has the seconds. Release in any case. */
 int bench_timings_run(cli_work *work, bench_timing *timings, int count);
 void bench_timings_release(bench_timing *timings, int count);
+
+/* median.c - the median of measurements. */
+
+/* The median of at least one number; sorts them. For an even count, the upper of the two in the
+ * middle. */
+double bench_median(double *numbers, int32_t count);
+
+/* slowest.c - the time of a run that all ranks measured. */
+
+/* Replaces the seconds of each run by the maximum over all ranks, on all ranks. The maximum is the
+ * right time because, if ranks share processors, a rank may leave the barrier that starts its clock
+ * only after others have already begun. Collective. */
+reshard_status bench_take_slowest(reshard_group *group, double *seconds, int32_t runs);
 
 #endif

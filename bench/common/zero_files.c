@@ -4,7 +4,7 @@
  * that holds the rank's share of every parameter. Their sizes are known before the data, so the
  * shares of all ranks can be written while tensors are read one after the other.
  */
-#include "bench/common/zero_files.h"
+#include "bench/common/sample_model.h"
 #include "cli/common/failure.h"
 #include "cli/common/memory.h"
 

@@ -134,6 +134,12 @@ void cli_json_number(cli_json *json, const char *key, double value)
         fputs("null", json->stream);
 }
 
+void cli_json_raw(cli_json *json, const char *key, const char *value)
+{
+    begin_value(json, key);
+    fputs(value, json->stream);
+}
+
 void cli_json_true(cli_json *json, const char *key)
 {
     begin_value(json, key);

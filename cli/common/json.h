@@ -31,6 +31,8 @@ void cli_json_text(cli_json *json, const char *key, const char *value);
 void cli_json_text_part(cli_json *json, const char *key, const char *value, size_t length);
 /* A text whose key may hold any bytes. */
 void cli_json_named_text(cli_json *json, const char *key, size_t key_length, const char *value);
+/* A value that is JSON already. */
+void cli_json_raw(cli_json *json, const char *key, const char *value);
 void cli_json_bool(cli_json *json, const char *key, int value);
 /* A list of `count` integers. */
 void cli_json_integers(cli_json *json, const char *key, int64_t count, const int64_t *values);

@@ -9,9 +9,9 @@
 
 #include <stddef.h>
 
-/* Makes malloc return arrays of 2 MiB and more to the system as soon as they are freed. By default,
- * freeing an array raises the size below which glibc keeps freed memory for later, and half of a
- * large model's header would stay in use for nothing. */
+/* Makes malloc return arrays of 512 KiB and more to the system as soon as they are freed. By
+ * default, freeing an array raises the size below which glibc keeps freed memory for later, and
+ * half of a large model's header would stay in use for nothing. */
 void cli_memory_give_back(void);
 
 /* count * item_bytes zeroed bytes; never NULL. */

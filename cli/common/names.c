@@ -47,9 +47,8 @@ static size_t skip_alike(const cli_name *x, const cli_name *y)
     return at;
 }
 
-static int compare_names(const void *a, const void *b)
+int cli_names_compare(const cli_name *x, const cli_name *y)
 {
-    const cli_name *x = a, *y = b;
     size_t i = skip_alike(x, y), j = i;
     while (i < x->count && j < y->count) {
         const char *m, *n;
@@ -74,6 +73,11 @@ static int compare_names(const void *a, const void *b)
     if (i < x->count || j < y->count)
         return i < x->count ? 1 : -1;
     return (x->index > y->index) - (x->index < y->index);
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return cli_names_compare(a, b);
 }
 
 void cli_names_sort(cli_name *names, size_t count)

@@ -18,6 +18,9 @@ typedef struct cli_name {
  * at its end. Returns `buffer`. */
 const char *cli_name_text(const char *bytes, size_t count, char buffer[CLI_NAME_TEXT]);
 
+/* Compares as text, except that runs of digits are compared by value; by index if the names are
+ * equal. */
+int cli_names_compare(const cli_name *a, const cli_name *b);
 /* Sorts as text, except that runs of digits are compared by value. */
 void cli_names_sort(cli_name *names, size_t count);
 

@@ -98,6 +98,9 @@ struct cli_command {
     int (*run)(const cli_command *command, int argc, char **argv); /* arguments after the name */
 };
 
+/* A command's own table, in its initialiser. */
+#define CLI_OPTIONS(rows) .options = (rows), .option_count = (int)(sizeof(rows) / sizeof(rows)[0])
+
 /* Fills `values`, which the caller has set to defaults, and out_operands, one for each operand that
  * the command may have (NULL if not given). Returns CLI_DONE, or prints a message and returns
  * CLI_USAGE. */

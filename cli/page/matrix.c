@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* matrix.c - writes matrices as runs of equal numbers, with larger cells if there are too many
  * runs. */
-#include "cli/page/matrix.h"
+#include "cli/page/pieces.h"
 
 #include "cli/common/memory.h"
 

@@ -14,6 +14,10 @@
 extern "C" {
 #endif
 
+/* ==== simple =====================================================================================
+ * Which tensors collect gradients, and the pass that computes them.
+ */
+
 /* Makes a leaf (a tensor that no recorded operation computed) collect gradients, or stop doing
  * so. Local. Errors: INVALID for other tensors, UNSUPPORTED for dtypes other than f16, bf16,
  * f32, f64. */
@@ -24,10 +28,6 @@ RESHARD_API int reshard_tensor_requires_grad(const reshard_tensor *tensor);
  * retained; valid until the next backward pass or clear. */
 RESHARD_API reshard_tensor *reshard_tensor_gradient(const reshard_tensor *tensor);
 RESHARD_API void reshard_tensor_clear_gradient(reshard_tensor *tensor);
-
-/* Sets whether operations of this thread are recorded; returns the previous setting. */
-RESHARD_API int reshard_set_gradients_enabled(int enabled);
-RESHARD_API int reshard_gradients_enabled(void);
 
 typedef struct reshard_backward_options {
     size_t size;      /* sizeof(reshard_backward_options) */
@@ -44,6 +44,17 @@ typedef struct reshard_backward_options {
  */
 RESHARD_API reshard_status reshard_backward(reshard_tensor *tensor, reshard_tensor *gradient,
                                             const reshard_backward_options *options);
+
+/* ==== explicit ===================================================================================
+ * Recording switched off and on, for evaluation and for code that updates weights.
+ */
+
+/* Sets whether operations of this thread are recorded; returns the previous setting. */
+RESHARD_API int reshard_set_gradients_enabled(int enabled);
+
+/* ==== advanced ===================================================================================
+ * What is kept between forward and backward, in the hands of the program.
+ */
 
 /* ---- saved tensors --------------------------------------------------------------------------- */
 

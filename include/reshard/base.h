@@ -30,6 +30,10 @@ extern "C" {
 #define RESHARD_VERSION_MINOR 3
 #define RESHARD_VERSION_PATCH 0
 
+/* ==== simple =====================================================================================
+ * Versions, statuses with their words, and element types: what every program meets.
+ */
+
 /* The library's version as text, such as "0.3.0". Static; never NULL. */
 RESHARD_API const char *reshard_version(void);
 
@@ -86,6 +90,77 @@ RESHARD_API const char *reshard_status_text(reshard_status status);
 /* Describes this thread's last failed call: what was wrong, and with which value. "" if no call has
  * failed yet. Valid until this thread's next failed call. */
 RESHARD_API const char *reshard_error_text(void);
+
+/* ---- element types --------------------------------------------------------------------------- */
+
+/* The dtypes of safetensors, in its order, then those that it lacks: name in safetensors, our short
+ * name, bits of one element. Numbers begin at 1. */
+#define RESHARD_DTYPE_LIST(X)        \
+    X(BOOL, "bool", 8)               \
+    X(F4, "f4", 4)                   \
+    X(F6_E2M3, "f6_e2m3", 6)         \
+    X(F6_E3M2, "f6_e3m2", 6)         \
+    X(U8, "u8", 8)                   \
+    X(I8, "i8", 8)                   \
+    X(F8_E5M2, "f8_e5m2", 8)         \
+    X(F8_E4M3, "f8_e4m3", 8)         \
+    X(F8_E8M0, "f8_e8m0", 8)         \
+    X(F8_E4M3FNUZ, "f8_e4m3fnuz", 8) \
+    X(F8_E5M2FNUZ, "f8_e5m2fnuz", 8) \
+    X(I16, "i16", 16)                \
+    X(U16, "u16", 16)                \
+    X(F16, "f16", 16)                \
+    X(BF16, "bf16", 16)              \
+    X(I32, "i32", 32)                \
+    X(U32, "u32", 32)                \
+    X(F32, "f32", 32)                \
+    X(C64, "c64", 64)                \
+    X(F64, "f64", 64)                \
+    X(I64, "i64", 64)                \
+    X(U64, "u64", 64)                \
+    X(C128, "c128", 128)
+
+typedef enum reshard_dtype {
+    RESHARD_DTYPE_NONE = 0, /* in options: use the default */
+#define RESHARD_DTYPE_ENUM(name, text, bits) RESHARD_##name,
+    RESHARD_DTYPE_LIST(RESHARD_DTYPE_ENUM) RESHARD_DTYPE_COUNT
+#undef RESHARD_DTYPE_ENUM
+} reshard_dtype;
+
+/* The short name: "f32" for RESHARD_F32; "?" for a number that is not a dtype. Static. */
+RESHARD_API const char *reshard_dtype_name(reshard_dtype dtype);
+/* Bits of one element; 0 for a number that is not a dtype. */
+RESHARD_API int32_t reshard_dtype_bits(reshard_dtype dtype);
+/* Finds a dtype by its short name ("f32") or by its name in safetensors, PyTorch or NumPy ("F32",
+ * "torch.float32", "half", "fp8_e4m3", "<f4"), in upper or lower case. Errors:
+ * RESHARD_ERR_NOT_FOUND. */
+RESHARD_API reshard_status reshard_dtype_parse(const char *name, reshard_dtype *out_dtype);
+
+/* How partial values are combined. The last three are bitwise, for integers and bool. */
+#define RESHARD_REDUCTION_LIST(X) \
+    X(SUM, "sum")                 \
+    X(AVG, "avg")                 \
+    X(PROD, "prod")               \
+    X(MIN, "min")                 \
+    X(MAX, "max")                 \
+    X(BAND, "band")               \
+    X(BOR, "bor")                 \
+    X(BXOR, "bxor")
+
+typedef enum reshard_reduction {
+#define RESHARD_REDUCTION_ENUM(name, text) RESHARD_##name,
+    RESHARD_REDUCTION_LIST(RESHARD_REDUCTION_ENUM) RESHARD_REDUCTION_COUNT
+#undef RESHARD_REDUCTION_ENUM
+} reshard_reduction;
+
+/* "sum"; "?" for a number that is not a reduction. Static. */
+RESHARD_API const char *reshard_reduction_name(reshard_reduction reduction);
+
+/* ==== explicit ===================================================================================
+ * Errors to decide by, and contexts: memory limits, progress, cancelling.
+ */
+
+/* ---- errors in fields ------------------------------------------------------------------------ */
 
 /*
  * What would help, where the library knows it: name, number, and name in JSON. Error texts say it
@@ -199,19 +274,12 @@ RESHARD_API reshard_status reshard_context_create(const reshard_context_options 
                                                   reshard_context **out_context);
 RESHARD_API void reshard_context_destroy(reshard_context *context);
 
-/* Bytes in use now, and the most that were in use at one time since the last reset. Local. The
- * memory of the default context is not counted: both return 0 for NULL. */
+/* For programs that watch their memory: bytes in use now, and the most that were in use at one time
+ * since the last reset. Local. The memory of the default context is not counted: both return 0 for
+ * NULL. */
 RESHARD_API size_t reshard_context_bytes(const reshard_context *context);
 RESHARD_API size_t reshard_context_bytes_peak(const reshard_context *context);
 RESHARD_API void reshard_context_reset_peak(reshard_context *context);
-
-/* A context that uses malloc keeps the memory of released large tensors (1 MiB or more) for later
- * ones of the same size, because getting fresh memory takes longer than filling it. Large tensors
- * in use plus kept memory never exceed the most that large tensors have used at one time; kept
- * memory is given back when memory_bytes_max would be exceeded. Trim gives all of it back to
- * malloc. Local, from any thread. The default context (NULL) keeps nothing. */
-RESHARD_API size_t reshard_context_bytes_kept(const reshard_context *context);
-RESHARD_API void reshard_context_trim(reshard_context *context);
 
 /* A pointer to an options struct with its size set, the given fields, and zero elsewhere, for use
  * in one call:
@@ -232,70 +300,17 @@ inline const options_type *reshard_options_pointer(const options_type &options)
     (reshard_options_pointer(type{.size = sizeof(type), __VA_ARGS__}))
 #endif
 
-/* ---- element types --------------------------------------------------------------------------- */
+/* ==== advanced ===================================================================================
+ * Memory that is kept between tensors, for programs that measure or share a machine.
+ */
 
-/* The dtypes of safetensors, in its order, then those that it lacks: name in safetensors, our short
- * name, bits of one element. Numbers begin at 1. */
-#define RESHARD_DTYPE_LIST(X)        \
-    X(BOOL, "bool", 8)               \
-    X(F4, "f4", 4)                   \
-    X(F6_E2M3, "f6_e2m3", 6)         \
-    X(F6_E3M2, "f6_e3m2", 6)         \
-    X(U8, "u8", 8)                   \
-    X(I8, "i8", 8)                   \
-    X(F8_E5M2, "f8_e5m2", 8)         \
-    X(F8_E4M3, "f8_e4m3", 8)         \
-    X(F8_E8M0, "f8_e8m0", 8)         \
-    X(F8_E4M3FNUZ, "f8_e4m3fnuz", 8) \
-    X(F8_E5M2FNUZ, "f8_e5m2fnuz", 8) \
-    X(I16, "i16", 16)                \
-    X(U16, "u16", 16)                \
-    X(F16, "f16", 16)                \
-    X(BF16, "bf16", 16)              \
-    X(I32, "i32", 32)                \
-    X(U32, "u32", 32)                \
-    X(F32, "f32", 32)                \
-    X(C64, "c64", 64)                \
-    X(F64, "f64", 64)                \
-    X(I64, "i64", 64)                \
-    X(U64, "u64", 64)                \
-    X(C128, "c128", 128)
-
-typedef enum reshard_dtype {
-    RESHARD_DTYPE_NONE = 0, /* in options: use the default */
-#define RESHARD_DTYPE_ENUM(name, text, bits) RESHARD_##name,
-    RESHARD_DTYPE_LIST(RESHARD_DTYPE_ENUM) RESHARD_DTYPE_COUNT
-#undef RESHARD_DTYPE_ENUM
-} reshard_dtype;
-
-/* The short name: "f32" for RESHARD_F32; "?" for a number that is not a dtype. Static. */
-RESHARD_API const char *reshard_dtype_name(reshard_dtype dtype);
-/* Bits of one element; 0 for a number that is not a dtype. */
-RESHARD_API int32_t reshard_dtype_bits(reshard_dtype dtype);
-/* Finds a dtype by its short name ("f32") or by its name in safetensors, PyTorch or NumPy ("F32",
- * "torch.float32", "half", "fp8_e4m3", "<f4"), in upper or lower case. Errors:
- * RESHARD_ERR_NOT_FOUND. */
-RESHARD_API reshard_status reshard_dtype_parse(const char *name, reshard_dtype *out_dtype);
-
-/* How partial values are combined. The last three are bitwise, for integers and bool. */
-#define RESHARD_REDUCTION_LIST(X) \
-    X(SUM, "sum")                 \
-    X(AVG, "avg")                 \
-    X(PROD, "prod")               \
-    X(MIN, "min")                 \
-    X(MAX, "max")                 \
-    X(BAND, "band")               \
-    X(BOR, "bor")                 \
-    X(BXOR, "bxor")
-
-typedef enum reshard_reduction {
-#define RESHARD_REDUCTION_ENUM(name, text) RESHARD_##name,
-    RESHARD_REDUCTION_LIST(RESHARD_REDUCTION_ENUM) RESHARD_REDUCTION_COUNT
-#undef RESHARD_REDUCTION_ENUM
-} reshard_reduction;
-
-/* "sum"; "?" for a number that is not a reduction. Static. */
-RESHARD_API const char *reshard_reduction_name(reshard_reduction reduction);
+/* A context that uses malloc keeps the memory of released large tensors (1 MiB or more) for later
+ * ones of the same size, because getting fresh memory takes longer than filling it. Large tensors
+ * in use plus kept memory never exceed the most that large tensors have used at one time; kept
+ * memory is given back when memory_bytes_max would be exceeded. Trim gives all of it back to
+ * malloc. Local, from any thread. The default context (NULL) keeps nothing. */
+RESHARD_API size_t reshard_context_bytes_kept(const reshard_context *context);
+RESHARD_API void reshard_context_trim(reshard_context *context);
 
 #ifdef __cplusplus
 }

@@ -22,19 +22,9 @@
 extern "C" {
 #endif
 
-/* ---- formats --------------------------------------------------------------------------------- */
-
-typedef struct reshard_format {
-    size_t size;      /* sizeof(reshard_format), set by the caller */
-    const char *name; /* such as "hf", as calls take and return it. Static, like the description */
-    const char *description; /* a few words */
-    int reads, writes;       /* non-zero: this library can do it */
-    int is_split;            /* non-zero: written over a mesh; zero: whole tensors */
-    int needs_mesh;          /* non-zero: the files do not say how they are split */
-} reshard_format;
-
-/* The formats that this library knows, numbered from 0. Errors: RANGE beyond the last. */
-RESHARD_API reshard_status reshard_format_at(int32_t index, reshard_format *out_format);
+/* ==== simple =====================================================================================
+ * Open, find a tensor, read it.
+ */
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
@@ -97,54 +87,7 @@ RESHARD_API reshard_status reshard_checkpoint_open(reshard_context *context, con
                                                    reshard_checkpoint **out_checkpoint);
 RESHARD_API void reshard_checkpoint_destroy(reshard_checkpoint *checkpoint);
 
-/* ---- queries --------------------------------------------------------------------------------- */
-
-/* The name of the checkpoint's format, as in reshard_format. Static. */
-RESHARD_API const char *reshard_checkpoint_format(const reshard_checkpoint *checkpoint);
-/* Bytes of all tensors, each element counted once. */
-RESHARD_API uint64_t reshard_checkpoint_bytes(const reshard_checkpoint *checkpoint);
-RESHARD_API int32_t reshard_checkpoint_file_count(const reshard_checkpoint *checkpoint);
-/* How many of them, the first ones, are files on disk. Others are made from these while they are
- * read: what is compressed or quantised in them. */
-RESHARD_API int32_t reshard_checkpoint_disk_file_count(const reshard_checkpoint *checkpoint);
-/* The path of a file, relative to the checkpoint's folder. Lives as long as the checkpoint; NULL
- * beyond the last. */
-RESHARD_API const char *reshard_checkpoint_file_name(const reshard_checkpoint *checkpoint,
-                                                     int32_t file);
-/* One line about something that could not be determined or was left out. Notes are numbered from 0;
- * NULL beyond the last. */
-RESHARD_API const char *reshard_checkpoint_note(const reshard_checkpoint *checkpoint,
-                                                int64_t index);
-/* The same for what may be meant to do harm: a pickle that would make Python call something. The
- * library calls nothing. */
-RESHARD_API const char *reshard_checkpoint_warning(const reshard_checkpoint *checkpoint,
-                                                   int64_t index);
-
-/* A stored value that is not a tensor, such as a step count or a hyper-parameter. Pointers live as
- * long as the checkpoint. */
-typedef struct reshard_stored_value {
-    size_t size;      /* sizeof(reshard_stored_value), set by the caller */
-    const char *name; /* like the name of a tensor, below */
-    size_t name_bytes;
-    const char *text; /* the value, shortened to one line; NULL: not known */
-} reshard_stored_value;
-/* Values, numbered from 0 in the order of the files. Errors: RANGE beyond the last. */
-RESHARD_API reshard_status reshard_checkpoint_value(const reshard_checkpoint *checkpoint,
-                                                    int64_t index, reshard_stored_value *out_value);
-
-/* A tensor that cannot be read. Pointers live as long as the checkpoint. */
-typedef struct reshard_unreadable_tensor {
-    size_t size;      /* sizeof(reshard_unreadable_tensor), set by the caller */
-    const char *name; /* like the name of a tensor, below */
-    size_t name_bytes;
-    const char *reason; /* one line that names file and tensor */
-} reshard_unreadable_tensor;
-/* Tensors that cannot be read, numbered from 0, if the checkpoint was opened with `unreadable`.
- * They are not among those that reshard_checkpoint_tensor numbers. Errors: RANGE beyond the
- * last. */
-RESHARD_API reshard_status reshard_checkpoint_unreadable(const reshard_checkpoint *checkpoint,
-                                                         int64_t index,
-                                                         reshard_unreadable_tensor *out_tensor);
+/* ---- tensors --------------------------------------------------------------------------------- */
 
 /* Pointers live as long as the checkpoint. */
 typedef struct reshard_stored_tensor {
@@ -185,6 +128,92 @@ RESHARD_API reshard_status reshard_checkpoint_find(const reshard_checkpoint *che
                                                    const char *name, size_t name_bytes,
                                                    int64_t *out_index);
 
+/* ---- reading --------------------------------------------------------------------------------- */
+
+/* Reads a box of a tensor, dense and row-major, into memory of exactly its size. box NULL: the
+ * whole tensor. Several threads may read at once. Errors: INVALID, RANGE, IO, CORRUPT. */
+RESHARD_API reshard_status reshard_checkpoint_read(const reshard_checkpoint *checkpoint,
+                                                   int64_t tensor, const reshard_box *box,
+                                                   void *memory, size_t bytes);
+
+/* ==== explicit ===================================================================================
+ * What a checkpoint holds besides tensors and where it lies; one rank's part of many tensors; views
+ * under another naming; digests and hashes.
+ */
+
+/* ---- what else there is ---------------------------------------------------------------------- */
+
+/* The name of the checkpoint's format, as in reshard_format. Static. */
+RESHARD_API const char *reshard_checkpoint_format(const reshard_checkpoint *checkpoint);
+/* Bytes of all tensors, each element counted once. */
+RESHARD_API uint64_t reshard_checkpoint_bytes(const reshard_checkpoint *checkpoint);
+/* How many files, the first ones, are files on disk. Others are made from these while they are
+ * read: what is compressed or quantised in them. */
+RESHARD_API int32_t reshard_checkpoint_disk_file_count(const reshard_checkpoint *checkpoint);
+/* The path of a file, relative to the checkpoint's folder. Lives as long as the checkpoint; NULL
+ * beyond the last. */
+RESHARD_API const char *reshard_checkpoint_file_name(const reshard_checkpoint *checkpoint,
+                                                     int32_t file);
+/* One line about something that could not be determined or was left out. Notes are numbered from 0;
+ * NULL beyond the last. */
+RESHARD_API const char *reshard_checkpoint_note(const reshard_checkpoint *checkpoint,
+                                                int64_t index);
+/* The same for what may be meant to do harm: a pickle that would make Python call something. The
+ * library calls nothing. */
+RESHARD_API const char *reshard_checkpoint_warning(const reshard_checkpoint *checkpoint,
+                                                   int64_t index);
+
+/* A stored value that is not a tensor, such as a step count or a hyper-parameter. Pointers live as
+ * long as the checkpoint. */
+typedef struct reshard_stored_value {
+    size_t size;      /* sizeof(reshard_stored_value), set by the caller */
+    const char *name; /* like the name of a tensor, below */
+    size_t name_bytes;
+    const char *text; /* the value, shortened to one line; NULL: not known */
+    /* What it is: "u32" or "list of str" (GGUF), "int" or "dict" (Python's types, PyTorch's files).
+     * NULL: not known. Static */
+    const char *type;
+    int64_t item_count; /* of a list, tuple, set or dict; -1: it is none of these */
+    int is_json; /* non-zero: reshard_checkpoint_value_text writes JSON; else as Python does */
+} reshard_stored_value;
+/* Values, numbered from 0 in the order of the files. Errors: RANGE beyond the last. */
+RESHARD_API reshard_status reshard_checkpoint_value(const reshard_checkpoint *checkpoint,
+                                                    int64_t index, reshard_stored_value *out_value);
+/* Writes a value in full, as one line of text that ends with NUL. items_max: of longer lists, only
+ * so many items are written, and the number of all; -1: all of them. Errors: RANGE beyond the last
+ * value, or if the text does not fit in `capacity` bytes; NOT_FOUND if the value is not known. */
+RESHARD_API reshard_status reshard_checkpoint_value_text(const reshard_checkpoint *checkpoint,
+                                                         int64_t index, int64_t items_max,
+                                                         char *buffer, size_t capacity);
+
+/* A line of text that files carry beside their tensors, under a key: __metadata__ of safetensors.
+ * Both may hold any bytes. Pointers live as long as the checkpoint. */
+typedef struct reshard_stored_text {
+    size_t size; /* sizeof(reshard_stored_text), set by the caller */
+    const char *key;
+    size_t key_bytes;
+    const char *text;
+    size_t text_bytes;
+} reshard_stored_text;
+/* Such texts, numbered from 0 and sorted by key, without those by which a format says how tensors
+ * are split. Errors: RANGE beyond the last. */
+RESHARD_API reshard_status reshard_checkpoint_text(const reshard_checkpoint *checkpoint,
+                                                   int64_t index, reshard_stored_text *out_text);
+
+/* A tensor that cannot be read. Pointers live as long as the checkpoint. */
+typedef struct reshard_unreadable_tensor {
+    size_t size;      /* sizeof(reshard_unreadable_tensor), set by the caller */
+    const char *name; /* like the name of a tensor, below */
+    size_t name_bytes;
+    const char *reason; /* one line that names file and tensor */
+} reshard_unreadable_tensor;
+/* Tensors that cannot be read, numbered from 0, if the checkpoint was opened with `unreadable`.
+ * They are not among those that reshard_checkpoint_tensor numbers. Errors: RANGE beyond the
+ * last. */
+RESHARD_API reshard_status reshard_checkpoint_unreadable(const reshard_checkpoint *checkpoint,
+                                                         int64_t index,
+                                                         reshard_unreadable_tensor *out_tensor);
+
 /* A box of a tensor and the file that holds it. */
 typedef struct reshard_stored_piece {
     size_t size; /* sizeof(reshard_stored_piece), set by the caller */
@@ -202,13 +231,21 @@ RESHARD_API reshard_status reshard_checkpoint_piece(const reshard_checkpoint *ch
 RESHARD_API reshard_status reshard_checkpoint_layout(const reshard_checkpoint *checkpoint,
                                                      int64_t tensor, reshard_layout **out_layout);
 
-/* ---- reading --------------------------------------------------------------------------------- */
+/* ---- formats --------------------------------------------------------------------------------- */
 
-/* Reads a box of a tensor, dense and row-major, into memory of exactly its size. box NULL: the
- * whole tensor. Several threads may read at once. Errors: INVALID, RANGE, IO, CORRUPT. */
-RESHARD_API reshard_status reshard_checkpoint_read(const reshard_checkpoint *checkpoint,
-                                                   int64_t tensor, const reshard_box *box,
-                                                   void *memory, size_t bytes);
+typedef struct reshard_format {
+    size_t size;      /* sizeof(reshard_format), set by the caller */
+    const char *name; /* such as "hf", as calls take and return it. Static, like the description */
+    const char *description; /* a few words */
+    int reads, writes;       /* non-zero: this library can do it */
+    int is_split;            /* non-zero: written over a mesh; zero: whole tensors */
+    int needs_mesh;          /* non-zero: the files do not say how they are split */
+} reshard_format;
+
+/* The formats that this library knows, numbered from 0. Errors: RANGE beyond the last. */
+RESHARD_API reshard_status reshard_format_at(int32_t index, reshard_format *out_format);
+
+/* ---- what one rank holds --------------------------------------------------------------------- */
 
 /* A tensor, the layout it is split by, and the memory for one rank's part of it. */
 typedef struct reshard_rank_tensor {
@@ -248,23 +285,6 @@ RESHARD_API reshard_status reshard_checkpoint_read_rank(const reshard_checkpoint
                                                         int32_t rank, int64_t count,
                                                         const reshard_rank_tensor *tensors,
                                                         const reshard_read_options *options);
-
-/* The same for one tensor, without options and progress reports. */
-RESHARD_API reshard_status reshard_checkpoint_read_shards(const reshard_checkpoint *checkpoint,
-                                                          int64_t tensor,
-                                                          const reshard_layout *layout,
-                                                          int32_t rank, reshard_dtype dtype,
-                                                          void *const *shards);
-
-/* Maps a whole file into memory; `file` is its number, as in stored pieces. The mapping is private:
- * writing to it changes this process's copy of a page, never the file. It may outlive the
- * checkpoint, and is given back with unmap. If the file is truncated meanwhile, touching the lost
- * part ends the process with SIGBUS. Errors: RANGE; UNSUPPORTED for files that are unpacked as they
- * are read; IO. */
-RESHARD_API reshard_status reshard_checkpoint_map_file(const reshard_checkpoint *checkpoint,
-                                                       int32_t file, void **out_memory,
-                                                       size_t *out_bytes);
-RESHARD_API void reshard_checkpoint_unmap_file(void *memory, size_t bytes);
 
 /* ---- views ----------------------------------------------------------------------------------- */
 
@@ -355,6 +375,22 @@ RESHARD_API reshard_status reshard_checkpoint_hash(const reshard_checkpoint *che
                                                    const reshard_digest_options *options,
                                                    reshard_hashes **out_hashes);
 RESHARD_API void reshard_hashes_destroy(reshard_hashes *hashes);
+
+/* ==== advanced ===================================================================================
+ * The bytes of a file, for programs that find their way by reshard_checkpoint_piece.
+ */
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+/* Maps a whole file into memory; `file` is its number, as in stored pieces. The mapping is private:
+ * writing to it changes this process's copy of a page, never the file. It may outlive the
+ * checkpoint, and is given back with unmap. If the file is truncated meanwhile, touching the lost
+ * part ends the process with SIGBUS. Errors: RANGE; UNSUPPORTED for files that are unpacked as they
+ * are read; IO. */
+RESHARD_API reshard_status reshard_checkpoint_map_file(const reshard_checkpoint *checkpoint,
+                                                       int32_t file, void **out_memory,
+                                                       size_t *out_bytes);
+RESHARD_API void reshard_checkpoint_unmap_file(void *memory, size_t bytes);
 
 #ifdef __cplusplus
 }

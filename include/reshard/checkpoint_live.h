@@ -23,6 +23,11 @@
 extern "C" {
 #endif
 
+/* ==== explicit ===================================================================================
+ * Load and save what a group of ranks holds, by layouts and pointers. For tensors of libreshard_nn,
+ * see nn_checkpoint.h.
+ */
+
 /* A tensor as the ranks of a group hold it. */
 typedef struct reshard_live_tensor {
     const char *name;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * collective.h - the usual collectives over a group, messages between two ranks, and the two
- * functions of PyTorch that reshard a tensor's local shard.
+ * collective.h - the usual collectives over a group, and messages between two ranks.
  *
  * Each collective is a plan between two layouts, which is made, carried out and discarded in one
  * call. Its set-up costs several small messages; to repeat a collective without them, keep the work
@@ -52,29 +51,9 @@
 extern "C" {
 #endif
 
-/* ---- works ----------------------------------------------------------------------------------- */
-
-/*
- * A collective or a message that has been started. Do not touch its buffers until wait returns or
- * test reports it done, even if it fails; after a failure the group is broken, and no other rank
- * touches them any more. Any number of works may be under way on one group.
- *
- * Starting a collective is Collective: it returns when all ranks have started it. All ranks must
- * start their collectives in the same order, but may wait for them in any order, because a rank
- * that waits in any call on the group makes progress on everything it has under way.
+/* ==== simple =====================================================================================
+ * Calls that return when this rank is done.
  */
-typedef struct reshard_work reshard_work;
-
-/* Local. Makes progress. *out_done is set to whether the work is complete, as after wait. */
-RESHARD_API reshard_status reshard_work_test(reshard_work *work, int *out_done);
-/* Local. Returns at once if the work is already complete. */
-RESHARD_API reshard_status reshard_work_wait(reshard_work *work);
-/* Runs the same work again on the same buffers, without set-up or allocation. As with starting, all
- * ranks must restart works in the same order, but this call does not wait for the other ranks.
- * Errors: INVALID if the work is still under way; those of a broken group. */
-RESHARD_API reshard_status reshard_work_restart(reshard_work *work);
-/* Local. If the work is under way, waits for it first. */
-RESHARD_API void reshard_work_destroy(reshard_work *work);
 
 /* ---- all ranks ------------------------------------------------------------------------------- */
 
@@ -137,6 +116,56 @@ RESHARD_API reshard_status reshard_all_to_all(reshard_context *context, reshard_
                                               const int64_t *receive_counts,
                                               const void *const *sources, void *const *targets);
 
+/* ---- messages between two ranks -------------------------------------------------------------- */
+
+/*
+ * Messages of any size between two ranks; only these two take part. The n-th send from one rank to
+ * another meets the n-th receive there, no matter which is waited for first. A send may block until
+ * its receive begins: if two ranks both send before they receive, at least one of the sends must be
+ * a _start. A rank may send to itself if it uses _start for both ends.
+ *
+ * Errors that leave everything as it was: RANGE (no such rank, a negative count), INVALID (a bad
+ * dtype or buffer; a blocking call to this rank itself), UNSUPPORTED (fractions of a byte),
+ * NO_MEMORY. If the two ends differ in count or dtype, the receiver gets GROUP_BROKEN with a text
+ * that states both. So does the sender, unless it has already finished, because a message cannot be
+ * taken back.
+ */
+RESHARD_API reshard_status reshard_send(reshard_context *context, reshard_group *group,
+                                        reshard_dtype dtype, int32_t target_rank, int64_t count,
+                                        const void *source);
+RESHARD_API reshard_status reshard_receive(reshard_context *context, reshard_group *group,
+                                           reshard_dtype dtype, int32_t source_rank, int64_t count,
+                                           void *target);
+
+/* ==== explicit ===================================================================================
+ * The same under way, to be waited for later or run again.
+ */
+
+/* ---- works ----------------------------------------------------------------------------------- */
+
+/*
+ * A collective or a message that has been started. Do not touch its buffers until wait returns or
+ * test reports it done, even if it fails; after a failure the group is broken, and no other rank
+ * touches them any more. Any number of works may be under way on one group.
+ *
+ * Starting a collective is Collective: it returns when all ranks have started it. All ranks must
+ * start their collectives in the same order, but may wait for them in any order, because a rank
+ * that waits in any call on the group makes progress on everything it has under way.
+ */
+typedef struct reshard_work reshard_work;
+
+/* Local. Makes progress. *out_done is set to whether the work is complete, as after wait. */
+RESHARD_API reshard_status reshard_work_test(reshard_work *work, int *out_done);
+/* Local. Returns at once if the work is already complete. */
+RESHARD_API reshard_status reshard_work_wait(reshard_work *work);
+/* For programs that repeat an exchange: runs the same work again on the same buffers, without
+ * set-up or allocation. As with starting, all ranks must restart works in the same order, but this
+ * call does not wait for the other ranks. Errors: INVALID if the work is still under way; those of
+ * a broken group. */
+RESHARD_API reshard_status reshard_work_restart(reshard_work *work);
+/* Local. If the work is under way, waits for it first. */
+RESHARD_API void reshard_work_destroy(reshard_work *work);
+
 /* ---- collectives under way ------------------------------------------------------------------- */
 
 typedef enum reshard_exchange_kind {
@@ -173,26 +202,7 @@ RESHARD_API reshard_status reshard_exchange_start(reshard_context *context, resh
                                                   const reshard_exchange *exchange,
                                                   reshard_work **out_work);
 
-/* ---- messages between two ranks -------------------------------------------------------------- */
-
-/*
- * Messages of any size between two ranks; only these two take part. The n-th send from one rank to
- * another meets the n-th receive there, no matter which is waited for first. A send may block until
- * its receive begins: if two ranks both send before they receive, at least one of the sends must be
- * a _start. A rank may send to itself if it uses _start for both ends.
- *
- * Errors that leave everything as it was: RANGE (no such rank, a negative count), INVALID (a bad
- * dtype or buffer; a blocking call to this rank itself), UNSUPPORTED (fractions of a byte),
- * NO_MEMORY. If the two ends differ in count or dtype, the receiver gets GROUP_BROKEN with a text
- * that states both. So does the sender, unless it has already finished, because a message cannot be
- * taken back.
- */
-RESHARD_API reshard_status reshard_send(reshard_context *context, reshard_group *group,
-                                        reshard_dtype dtype, int32_t target_rank, int64_t count,
-                                        const void *source);
-RESHARD_API reshard_status reshard_receive(reshard_context *context, reshard_group *group,
-                                           reshard_dtype dtype, int32_t source_rank, int64_t count,
-                                           void *target);
+/* Messages under way. */
 RESHARD_API reshard_status reshard_send_start(reshard_context *context, reshard_group *group,
                                               reshard_dtype dtype, int32_t target_rank,
                                               int64_t count, const void *source,
@@ -201,44 +211,6 @@ RESHARD_API reshard_status reshard_receive_start(reshard_context *context, resha
                                                  reshard_dtype dtype, int32_t source_rank,
                                                  int64_t count, void *target,
                                                  reshard_work **out_work);
-
-/* ---- PyTorch's local shards ------------------------------------------------------------------ */
-
-/* PyTorch's ChunkShardingSpec: chunk i of dim is on ranks[i]. Chunks have ceil(n / count) elements,
- * the last ones fewer or none. */
-typedef struct reshard_chunks {
-    int32_t dim;          /* may be negative: counts from the end */
-    int32_t count;        /* need not be the group's size */
-    const int32_t *ranks; /* all different; NULL: chunk i is on rank i */
-} reshard_chunks;
-
-/* How many elements of a tensor that is cut like this are on a rank; 0 if the rank has no chunk.
- * Local. Errors: INVALID, RANGE. */
-RESHARD_API reshard_status reshard_local_shard_volume(reshard_context *context, int32_t ndim,
-                                                      const int64_t *shape,
-                                                      const reshard_chunks *chunks, int32_t rank,
-                                                      int64_t *out_volume);
-/*
- * PyTorch's reshard_local_shard: goes from chunks of one dim on some ranks to chunks of any dim on
- * any ranks. source: this rank's chunk of `from`, row-major; target: room for its chunk of `to`
- * (reshard_local_shard_volume elements). Ranks may be in any order, and chunks may be uneven or
- * empty. If nothing changes, chunks are copied and nothing is sent. Collective. Errors: as above;
- * RANGE also for a dim that the tensor lacks or a rank that the group lacks.
- */
-RESHARD_API reshard_status reshard_reshard_local_shard(reshard_context *context,
-                                                       reshard_group *group, int32_t ndim,
-                                                       const int64_t *shape, reshard_dtype dtype,
-                                                       const reshard_chunks *from,
-                                                       const reshard_chunks *to, const void *source,
-                                                       void *target);
-/* PyTorch's reshuffle_local_shard: the same if only the ranks change. Collective. Errors: also
- * INVALID if the dims differ; in a matrix, -1 and 1 are the same dim. */
-RESHARD_API reshard_status reshard_reshuffle_local_shard(reshard_context *context,
-                                                         reshard_group *group, int32_t ndim,
-                                                         const int64_t *shape, reshard_dtype dtype,
-                                                         const reshard_chunks *from,
-                                                         const reshard_chunks *to,
-                                                         const void *source, void *target);
 
 #ifdef __cplusplus
 }

@@ -20,6 +20,10 @@
 extern "C" {
 #endif
 
+/* ==== simple =====================================================================================
+ * Compare two checkpoints, and read the counts.
+ */
+
 typedef struct reshard_comparison reshard_comparison;
 
 typedef struct reshard_comparison_options {
@@ -84,6 +88,11 @@ typedef struct reshard_comparison_stats {
 } reshard_comparison_stats;
 RESHARD_API reshard_status reshard_comparison_get_stats(const reshard_comparison *comparison,
                                                         reshard_comparison_stats *out_stats);
+
+/* ==== explicit ===================================================================================
+ * Each difference: which tensor, which element, how far apart.
+ */
+
 /* A line about how names were matched: the namings and maps, what a map leaves out, or why none was
  * used. Lines are numbered from 0; NULL beyond the last. Lives as long as the comparison. */
 RESHARD_API const char *reshard_comparison_note(const reshard_comparison *comparison,

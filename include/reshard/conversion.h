@@ -25,7 +25,11 @@
 extern "C" {
 #endif
 
-/* ---- planning -------------------------------------------------------------------------------- */
+/* ==== simple =====================================================================================
+ * One call that opens, plans and runs; its options are the whole of what a conversion can do.
+ */
+
+/* ---- options --------------------------------------------------------------------------------- */
 
 typedef struct reshard_conversion reshard_conversion;
 
@@ -97,6 +101,52 @@ typedef struct reshard_conversion_options {
      * none. */
     const char *like;
 } reshard_conversion_options;
+
+typedef struct reshard_conversion_run_options {
+    size_t size; /* sizeof(reshard_conversion_run_options) */
+    int resume;  /* non-zero: continue an interrupted run */
+    int verify;  /* non-zero: check the source's CRCs, and compare the output with the source */
+    int link;    /* non-zero: hard-link files that would be copied whole */
+    int no_sync; /* non-zero: do not wait for the disk; for measurements */
+    uint64_t journal_bytes; /* make progress durable every so many bytes per rank; 0: 1 GiB */
+} reshard_conversion_run_options;
+
+typedef struct reshard_conversion_report {
+    size_t size;                        /* sizeof(reshard_conversion_report), set by the caller */
+    uint64_t bytes_read, bytes_written; /* of tensors, by all ranks */
+    /* of bytes_written: shared by the file system, or copied by its server */
+    uint64_t bytes_shared;
+    uint64_t bytes_resumed;   /* done by an earlier run */
+    uint64_t bytes_digested;  /* digested on their way through memory */
+    int64_t tensors_digested; /* tensors whose bytes were all digested */
+    /* Digests of what was read and of what was written, as reshard_checkpoint_digest gives them. ""
+     * if some bytes did not pass through memory (shared, or done by an earlier run) and verify was
+     * not set; source_digest is also "" if some of the source's tensors were left out, and with a
+     * map. */
+    char source_digest[RESHARD_DIGEST_TEXT], digest[RESHARD_DIGEST_TEXT];
+    uint64_t bytes_verified; /* of the output, read back and compared */
+    /* Values that are finite in the source but no longer after the cast. Without verify, values
+     * written by an earlier run (bytes_resumed) are not counted. */
+    uint64_t values_overflowed;
+    /* Checksums in the source's files (CRCs of archives) that were not looked at, because their
+     * bytes were not all read. With verify, all are. */
+    int64_t crcs_unchecked;
+} reshard_conversion_report;
+
+/* Opens, plans and runs. Each of the options, and out_report, may be NULL. Local, or Collective
+ * over the group in `options`. Errors: those of the three calls. */
+RESHARD_API reshard_status reshard_convert(reshard_context *context, const char *source,
+                                           const char *target,
+                                           const reshard_checkpoint_options *opening,
+                                           const reshard_conversion_options *options,
+                                           const reshard_conversion_run_options *running,
+                                           reshard_conversion_report *out_report);
+
+/* ==== explicit ===================================================================================
+ * The same in steps: plan, ask what would happen, run.
+ */
+
+/* ---- planning first -------------------------------------------------------------------------- */
 
 /*
  * Plans a conversion; nothing is written. options NULL: all zero. The checkpoint must outlive the
@@ -173,16 +223,7 @@ typedef struct reshard_conversion_tensor {
 RESHARD_API reshard_status reshard_conversion_get_tensor(const reshard_conversion *conversion,
                                                          int64_t index,
                                                          reshard_conversion_tensor *out_tensor);
-/* The index of one of the checkpoint's tensors that a tensor is made of, 0 <= index < source_count;
- * -1 if there is none. */
-RESHARD_API int64_t reshard_conversion_source(const reshard_conversion *conversion, int64_t tensor,
-                                              int64_t index);
-/* Which elements of which tensor go where: a link of a map into a tensor, 0 <= index < link_count.
- * Its `source` is the index of one of the checkpoint's tensors, its `target` is `tensor`. Set its
- * size before the call. Errors: RANGE. */
-RESHARD_API reshard_status reshard_conversion_get_link(const reshard_conversion *conversion,
-                                                       int64_t tensor, int64_t index,
-                                                       reshard_strided_link *out_link);
+
 /* One line about something that is left out or may be unexpected, such as tensors that rules drop,
  * or files that are copied along or not. Notes are numbered from 0; NULL beyond the last. The
  * checkpoint has notes of its own. */
@@ -195,65 +236,8 @@ RESHARD_API const char *reshard_conversion_warning(const reshard_conversion *con
  * that is not written because it would hold nothing, and beyond the last. */
 RESHARD_API const char *reshard_conversion_file_name(const reshard_conversion *conversion,
                                                      int32_t file);
-/* How many bytes go from each source file to each target file, counted as they are written:
- * source_file_count rows of target_file_count numbers. A tensor that is computed counts as from the
- * file of the first tensor it is made of. */
-RESHARD_API void reshard_conversion_get_matrix(const reshard_conversion *conversion,
-                                               uint64_t *out_bytes);
-
-/* ---- what rules say -------------------------------------------------------------------------- */
-
-/* How the tensors of a checkpoint would be named, cast and cut, without an output: for those who
- * read, or only ask. No format and no file beside the tensors' matters. */
-typedef struct reshard_cuts reshard_cuts;
-
-/* Takes these options: to, rules, sets, dtypes, includes, excludes, renames, only, dequantize,
- * no_pad. All tensors are taken, unless patterns say otherwise; without `to`, none is cut. The
- * checkpoint must outlive the cuts. Errors: as reshard_conversion_create; INVALID if another option
- * is given that decides which tensors there are (a map, `as`). Local. */
-RESHARD_API reshard_status reshard_cuts_create(const reshard_checkpoint *checkpoint,
-                                               const reshard_conversion_options *options,
-                                               reshard_cuts **out_cuts);
-RESHARD_API void reshard_cuts_destroy(reshard_cuts *cuts);
-RESHARD_API int64_t reshard_cuts_tensor_count(const reshard_cuts *cuts);
-/* As reshard_conversion_get_tensor. Pointers live as long as the cuts. Errors: RANGE. Local. */
-RESHARD_API reshard_status reshard_cuts_get_tensor(const reshard_cuts *cuts, int64_t index,
-                                                   reshard_conversion_tensor *out_tensor);
-/* Which rules are used, and why; "" if none. */
-RESHARD_API const char *reshard_cuts_rules(const reshard_cuts *cuts);
 
 /* ---- running --------------------------------------------------------------------------------- */
-
-typedef struct reshard_conversion_run_options {
-    size_t size; /* sizeof(reshard_conversion_run_options) */
-    int resume;  /* non-zero: continue an interrupted run */
-    int verify;  /* non-zero: check the source's CRCs, and compare the output with the source */
-    int link;    /* non-zero: hard-link files that would be copied whole */
-    int no_sync; /* non-zero: do not wait for the disk; for measurements */
-    uint64_t journal_bytes; /* make progress durable every so many bytes per rank; 0: 1 GiB */
-} reshard_conversion_run_options;
-
-typedef struct reshard_conversion_report {
-    size_t size;                        /* sizeof(reshard_conversion_report), set by the caller */
-    uint64_t bytes_read, bytes_written; /* of tensors, by all ranks */
-    /* of bytes_written: shared by the file system, or copied by its server */
-    uint64_t bytes_shared;
-    uint64_t bytes_resumed;   /* done by an earlier run */
-    uint64_t bytes_digested;  /* digested on their way through memory */
-    int64_t tensors_digested; /* tensors whose bytes were all digested */
-    /* Digests of what was read and of what was written, as reshard_checkpoint_digest gives them. ""
-     * if some bytes did not pass through memory (shared, or done by an earlier run) and verify was
-     * not set; source_digest is also "" if some of the source's tensors were left out, and with a
-     * map. */
-    char source_digest[RESHARD_DIGEST_TEXT], digest[RESHARD_DIGEST_TEXT];
-    uint64_t bytes_verified; /* of the output, read back and compared */
-    /* Values that are finite in the source but no longer after the cast. Without verify, values
-     * written by an earlier run (bytes_resumed) are not counted. */
-    uint64_t values_overflowed;
-    /* Checksums in the source's files (CRCs of archives) that were not looked at, because their
-     * bytes were not all read. With verify, all are. */
-    int64_t crcs_unchecked;
-} reshard_conversion_report;
 
 /*
  * Carries out a conversion. All or nothing: the target does not exist until it is complete and on
@@ -288,6 +272,52 @@ reshard_conversion_check_target(reshard_context *context, const char *source, co
 RESHARD_API reshard_status
 reshard_conversion_estimate(const reshard_conversion *conversion, const char *target,
                             const reshard_conversion_run_options *options, double *out_seconds);
+
+/* ==== advanced ===================================================================================
+ * Cuts without an output, for those who load by themselves; single links and byte counts, for those
+ * who draw or predict.
+ */
+
+/* ---- what rules say -------------------------------------------------------------------------- */
+
+/* How the tensors of a checkpoint would be named, cast and cut, without an output: for those who
+ * read, or only ask. No format and no file beside the tensors' matters. */
+typedef struct reshard_cuts reshard_cuts;
+
+/* Takes these options: to, rules, sets, dtypes, includes, excludes, renames, only, dequantize,
+ * no_pad. All tensors are taken, unless patterns say otherwise; without `to`, none is cut. The
+ * checkpoint must outlive the cuts. Errors: as reshard_conversion_create; INVALID if another option
+ * is given that decides which tensors there are (a map, `as`). Local. */
+RESHARD_API reshard_status reshard_cuts_create(const reshard_checkpoint *checkpoint,
+                                               const reshard_conversion_options *options,
+                                               reshard_cuts **out_cuts);
+RESHARD_API void reshard_cuts_destroy(reshard_cuts *cuts);
+RESHARD_API int64_t reshard_cuts_tensor_count(const reshard_cuts *cuts);
+/* As reshard_conversion_get_tensor. Pointers live as long as the cuts. Errors: RANGE. Local. */
+RESHARD_API reshard_status reshard_cuts_get_tensor(const reshard_cuts *cuts, int64_t index,
+                                                   reshard_conversion_tensor *out_tensor);
+/* Which rules are used, and why; "" if none. */
+RESHARD_API const char *reshard_cuts_rules(const reshard_cuts *cuts);
+
+/* ---- how the bytes go ------------------------------------------------------------------------ */
+
+/* The index of one of the checkpoint's tensors that a tensor is made of, 0 <= index < source_count;
+ * -1 if there is none. */
+RESHARD_API int64_t reshard_conversion_source(const reshard_conversion *conversion, int64_t tensor,
+                                              int64_t index);
+/* Which elements of which tensor go where: a link of a map into a tensor, 0 <= index < link_count.
+ * Its `source` is the index of one of the checkpoint's tensors, its `target` is `tensor`. Set its
+ * size before the call. Errors: RANGE. */
+RESHARD_API reshard_status reshard_conversion_get_link(const reshard_conversion *conversion,
+                                                       int64_t tensor, int64_t index,
+                                                       reshard_strided_link *out_link);
+
+/* How many bytes go from each source file to each target file, counted as they are written:
+ * source_file_count rows of target_file_count numbers. A tensor that is computed counts as from the
+ * file of the first tensor it is made of. */
+RESHARD_API void reshard_conversion_get_matrix(const reshard_conversion *conversion,
+                                               uint64_t *out_bytes);
+
 /* The same from known speeds, without touching files: the bytes read into memory, written from it,
  * and copied by the kernel, divided by the cluster's `read`, `write` and `copy`, and added up. A
  * speed of 0 takes no time. Errors: INVALID (the cluster's size was not set, or a speed is below
@@ -295,15 +325,6 @@ reshard_conversion_estimate(const reshard_conversion *conversion, const char *ta
 RESHARD_API reshard_status reshard_conversion_predict(const reshard_conversion *conversion,
                                                       const reshard_cluster *cluster,
                                                       double *out_seconds);
-
-/* Opens, plans and runs. Each of the options, and out_report, may be NULL. Local, or Collective
- * over the group in `options`. Errors: those of the three calls. */
-RESHARD_API reshard_status reshard_convert(reshard_context *context, const char *source,
-                                           const char *target,
-                                           const reshard_checkpoint_options *opening,
-                                           const reshard_conversion_options *options,
-                                           const reshard_conversion_run_options *running,
-                                           reshard_conversion_report *out_report);
 
 #ifdef __cplusplus
 }

@@ -25,6 +25,10 @@
 extern "C" {
 #endif
 
+/* ==== simple =====================================================================================
+ * Make a mesh over a group, and find this rank's place in it.
+ */
+
 typedef struct reshard_device_mesh reshard_device_mesh;
 
 /* Collective over the group, including ranks outside the mesh. Creates all sub-groups, of which
@@ -65,6 +69,10 @@ RESHARD_API reshard_group *reshard_device_mesh_axis_group(const reshard_device_m
 RESHARD_API reshard_status reshard_device_mesh_group_of(const reshard_device_mesh *device_mesh,
                                                         const char *name,
                                                         reshard_group **out_group);
+
+/* ==== explicit ===================================================================================
+ * Part of a mesh as a mesh of its own.
+ */
 
 /* ---- slices ---------------------------------------------------------------------------------- */
 

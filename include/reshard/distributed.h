@@ -28,6 +28,10 @@
 extern "C" {
 #endif
 
+/* ==== simple =====================================================================================
+ * Cut a tensor, move it to another layout, get it back.
+ */
+
 /* ---- creating -------------------------------------------------------------------------------- */
 
 /* Collective. Makes a tensor of zeros. Errors: MISMATCH if ranks ask for different things, and
@@ -67,31 +71,6 @@ RESHARD_API reshard_status reshard_tensor_shard(reshard_context *context, reshar
                                                 reshard_spec *spec, int32_t source_rank,
                                                 reshard_tensor *tensor,
                                                 reshard_tensor **out_tensor);
-
-/* One of this rank's shards, and where it lies in the whole tensor. */
-typedef struct reshard_local_shard {
-    reshard_tensor *tensor;
-    int64_t offset[RESHARD_NDIM_MAX];
-} reshard_local_shard;
-
-/* Collective. Makes a tensor from the shards that the ranks have; a rank may have none. The spec is
- * inferred exactly (reshard_spec_infer). The memory of dense tensors is shared, not copied. Errors:
- * MISMATCH (shapes or dtypes differ between ranks), OVERLAP, GAP, RANGE, INVALID. */
-RESHARD_API reshard_status reshard_tensor_from_shards(reshard_context *context,
-                                                      reshard_group *group, int32_t ndim,
-                                                      const int64_t *shape, int64_t count,
-                                                      const reshard_local_shard *shards,
-                                                      reshard_tensor **out_tensor);
-
-/* Collective. Makes a local tensor of zeros in memory of the group (reshard_group_alloc) that peers
- * on the same node can see. If it is used as a shard (reshard_tensor_from_local, from_shards),
- * redistribute and collectives read it directly. dtype and shape may differ between ranks. Freeing
- * it is Local; until then it retains the group, as distributed tensors do. Errors, agreed by all
- * ranks: INVALID, RANGE, NO_MEMORY. */
-RESHARD_API reshard_status reshard_tensor_create_shared(reshard_context *context,
-                                                        reshard_group *group, reshard_dtype dtype,
-                                                        int32_t ndim, const int64_t *shape,
-                                                        reshard_tensor **out_tensor);
 
 /* ---- between local and distributed ----------------------------------------------------------- */
 
@@ -138,6 +117,50 @@ RESHARD_API reshard_tensor *
 reshard_tensor_redistribute(reshard_tensor *tensor, reshard_spec *spec,
                             const reshard_redistribute_options *options);
 
+/* ---- queries --------------------------------------------------------------------------------- */
+
+/* The layout and the group, not retained, and the number of this rank's shards; NULL and 0 for
+ * local tensors. */
+RESHARD_API reshard_layout *reshard_tensor_layout(const reshard_tensor *tensor);
+RESHARD_API reshard_group *reshard_tensor_group(const reshard_tensor *tensor);
+RESHARD_API int64_t reshard_tensor_local_shard_count(const reshard_tensor *tensor);
+/* One of this rank's shards, as a dense local tensor that is not retained; NULL if there is no such
+ * shard. */
+RESHARD_API reshard_tensor *reshard_tensor_local_shard(const reshard_tensor *tensor, int64_t index);
+
+/* ==== explicit ===================================================================================
+ * Tensors from parts that exist already, moves under way, collectives on local tensors.
+ */
+
+/* ---- from what ranks already have ------------------------------------------------------------ */
+
+/* One of this rank's shards, and where it lies in the whole tensor. */
+typedef struct reshard_local_shard {
+    reshard_tensor *tensor;
+    int64_t offset[RESHARD_NDIM_MAX];
+} reshard_local_shard;
+
+/* Collective. Makes a tensor from the shards that the ranks have; a rank may have none. The spec is
+ * inferred exactly (reshard_spec_infer). The memory of dense tensors is shared, not copied. Errors:
+ * MISMATCH (shapes or dtypes differ between ranks), OVERLAP, GAP, RANGE, INVALID. */
+RESHARD_API reshard_status reshard_tensor_from_shards(reshard_context *context,
+                                                      reshard_group *group, int32_t ndim,
+                                                      const int64_t *shape, int64_t count,
+                                                      const reshard_local_shard *shards,
+                                                      reshard_tensor **out_tensor);
+
+/* Collective. Makes a local tensor of zeros in memory of the group (reshard_group_alloc) that peers
+ * on the same node can see. If it is used as a shard (reshard_tensor_from_local, from_shards),
+ * redistribute and collectives read it directly. dtype and shape may differ between ranks. Freeing
+ * it is Local; until then it retains the group, as distributed tensors do. Errors, agreed by all
+ * ranks: INVALID, RANGE, NO_MEMORY. */
+RESHARD_API reshard_status reshard_tensor_create_shared(reshard_context *context,
+                                                        reshard_group *group, reshard_dtype dtype,
+                                                        int32_t ndim, const int64_t *shape,
+                                                        reshard_tensor **out_tensor);
+
+/* ---- redistribute in steps, and into memory -------------------------------------------------- */
+
 /*
  * A redistribute that has been started. It belongs to the scope that was innermost then, and ends
  * with it at the latest: a scope that closes waits for what nobody has waited for. Any number may
@@ -167,27 +190,6 @@ RESHARD_API reshard_tensor *reshard_tensor_redistribute_wait(reshard_redistribut
  * both share, a target that an operation computed), UNSUPPORTED (dtypes). */
 RESHARD_API reshard_status reshard_tensor_redistribute_into(reshard_tensor *tensor,
                                                             reshard_tensor *target);
-
-/* ---- queries --------------------------------------------------------------------------------- */
-
-/* The layout and the group, not retained, and the number of this rank's shards; NULL and 0 for
- * local tensors. */
-RESHARD_API reshard_layout *reshard_tensor_layout(const reshard_tensor *tensor);
-RESHARD_API reshard_group *reshard_tensor_group(const reshard_tensor *tensor);
-RESHARD_API int64_t reshard_tensor_local_shard_count(const reshard_tensor *tensor);
-/* One of this rank's shards, as a dense local tensor that is not retained; NULL if there is no such
- * shard. */
-RESHARD_API reshard_tensor *reshard_tensor_local_shard(const reshard_tensor *tensor, int64_t index);
-
-/* How often moves between layouts, in the tensor's group, found their plan in the cache. */
-typedef struct reshard_plan_cache_counts {
-    size_t size; /* sizeof(reshard_plan_cache_counts), set by the caller */
-    int64_t hits, misses;
-    int64_t held; /* plans that are kept now */
-} reshard_plan_cache_counts;
-/* All zero for a local tensor. Errors: INVALID for a size that is not set. */
-RESHARD_API reshard_status reshard_tensor_plan_cache(const reshard_tensor *tensor,
-                                                     reshard_plan_cache_counts *out_counts);
 
 /* ---- collectives on local tensors ------------------------------------------------------------ */
 
@@ -220,6 +222,23 @@ RESHARD_API reshard_tensor *reshard_tensor_scatter_from(reshard_tensor *x, resha
 RESHARD_API reshard_tensor *reshard_tensor_all_to_all(reshard_tensor *x, reshard_group *group,
                                                       const int64_t *send_rows,
                                                       const int64_t *receive_rows);
+
+/* ==== advanced ===================================================================================
+ * How plans are reused, for those who wonder where time goes.
+ */
+
+/* ---- the cache of plans ---------------------------------------------------------------------- */
+
+/* How often moves between layouts, in the tensor's group, found their plan in the cache. */
+typedef struct reshard_plan_cache_counts {
+    size_t size; /* sizeof(reshard_plan_cache_counts), set by the caller */
+    int64_t hits, misses;
+    int64_t held; /* plans that are kept now */
+} reshard_plan_cache_counts;
+/* For programs that look for lost time. All zero for a local tensor. Errors: INVALID for a size
+ * that is not set. */
+RESHARD_API reshard_status reshard_tensor_plan_cache(const reshard_tensor *tensor,
+                                                     reshard_plan_cache_counts *out_counts);
 
 #ifdef __cplusplus
 }

@@ -19,6 +19,10 @@
 extern "C" {
 #endif
 
+/* ==== explicit ===================================================================================
+ * Pictures of layouts and plans, as the command draws them.
+ */
+
 typedef enum reshard_draw_form {
     RESHARD_DRAW_TEXT, /* lines of UTF-8 for a font of fixed width */
     RESHARD_DRAW_SVG   /* one SVG document, for light and dark pages */

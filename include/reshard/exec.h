@@ -30,6 +30,10 @@
 extern "C" {
 #endif
 
+/* ==== simple =====================================================================================
+ * Bind a plan to a group, start it, wait.
+ */
+
 typedef struct reshard_exec reshard_exec;
 
 typedef struct reshard_exec_options {
@@ -55,26 +59,26 @@ RESHARD_API reshard_status reshard_exec_create(reshard_context *context, reshard
 /* Local. Must not be called while a run is under way. */
 RESHARD_API void reshard_exec_destroy(reshard_exec *exec);
 
-/* How many source and target buffers start takes, and which of them is a tensor's first. The
- * buffers are this rank's shards of all source (or target) tensors of the plan, ordered by tensor
- * and then by shard index. In an adjoint plan, the sources are the targets of the plan it
- * transposes. */
-RESHARD_API int64_t reshard_exec_source_count(const reshard_exec *exec);
-RESHARD_API int64_t reshard_exec_target_count(const reshard_exec *exec);
-RESHARD_API int64_t reshard_exec_source_first(const reshard_exec *exec, int32_t tensor);
-RESHARD_API int64_t reshard_exec_target_first(const reshard_exec *exec, int32_t tensor);
-
-/* Buffers are dense shards, aligned to their element; those of empty shards may be NULL. No target
- * may overlap another target or a source, because a peer may still be reading a source while this
- * rank writes its targets. The pointers are copied. Errors, besides those of the group: INVALID if
- * a run of this exec is already under way (that run is not disturbed); INVALID if the buffer of a
- * shard with elements is NULL (this breaks the group); CHECK if the last run was verified and found
- * wrong, but the caller has not been told yet (nothing is started). */
+/* Buffers are this rank's shards of all source (or target) tensors of the plan, ordered by
+ * tensor and then by shard index (reshard_layout_shards); in an adjoint plan, the sources are
+ * the targets of the plan it transposes. They are dense, and aligned to their element; those of
+ * empty shards may be NULL. No target may overlap another target or a source, because a peer may
+ * still be reading a source while this rank writes its targets. The pointers are copied. Errors,
+ * besides those of the group: INVALID if a run of this exec is already under way (that run is
+ * not disturbed); INVALID if the buffer of a shard with elements is NULL (this breaks the
+ * group); CHECK if the last run was verified and found wrong, but the caller has not been told
+ * yet (nothing is started). */
 RESHARD_API reshard_status reshard_exec_start(reshard_exec *exec, const void *const *sources,
                                               void *const *targets);
+/* Returns when this rank's targets are complete. */
+RESHARD_API reshard_status reshard_exec_wait(reshard_exec *exec);
+
+/* ==== explicit ===================================================================================
+ * Other work meanwhile.
+ */
+
 /* Makes progress. *out_done is set to whether the run is complete, as after wait. */
 RESHARD_API reshard_status reshard_exec_test(reshard_exec *exec, int *out_done);
-RESHARD_API reshard_status reshard_exec_wait(reshard_exec *exec);
 
 #ifdef __cplusplus
 }

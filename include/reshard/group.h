@@ -31,10 +31,11 @@ extern "C" {
 
 typedef struct reshard_group reshard_group;
 
-/* ---- creating groups ------------------------------------------------------------------------- */
+/* ==== simple =====================================================================================
+ * Run a function on several ranks, each of which knows its number.
+ */
 
-/* This process alone: one rank. Local. */
-RESHARD_API reshard_status reshard_group_self(reshard_context *context, reshard_group **out_group);
+/* ---- running ranks --------------------------------------------------------------------------- */
 
 /* The function that each rank runs. Its caller releases the group. */
 typedef reshard_status (*reshard_rank_fn)(void *user, reshard_group *group);
@@ -55,9 +56,18 @@ RESHARD_API void reshard_group_release(reshard_group *group);
 /* -1 if there is no group. */
 RESHARD_API int32_t reshard_group_rank(const reshard_group *group);
 RESHARD_API int32_t reshard_group_size(const reshard_group *group);
-/* The rank that member `rank` has in the group this one is a subset of; -1 if there is no such
- * member, or no group. */
-RESHARD_API int32_t reshard_group_parent_rank(const reshard_group *group, int32_t rank);
+
+/* Collective. Returns once all ranks have entered. */
+RESHARD_API reshard_status reshard_group_barrier(reshard_group *group);
+
+/* ==== explicit ===================================================================================
+ * Groups of one rank and of some ranks, a group for the whole thread, agreement, memory that peers
+ * can see.
+ */
+
+/* This process alone: one rank. Local. */
+RESHARD_API reshard_status reshard_group_self(reshard_context *context, reshard_group **out_group);
+
 /* "threads", "self", ..., or "none" if there is no group. Static. */
 RESHARD_API const char *reshard_group_transport_name(const reshard_group *group);
 
@@ -76,8 +86,7 @@ RESHARD_API reshard_group *reshard_group_default(void);
  * Ranks that are not listed get NULL. Errors: INVALID, MISMATCH (ranks pass different lists). */
 RESHARD_API reshard_status reshard_group_subset(reshard_group *group, int32_t count,
                                                 const int32_t *ranks, reshard_group **out_group);
-/* Collective. Returns once all ranks have entered. */
-RESHARD_API reshard_status reshard_group_barrier(reshard_group *group);
+
 /* Collective. Every rank passes the status of the step to agree on. All get the status of the
  * lowest rank that did not pass RESHARD_OK, with that rank's error text after "rank r: ". If there
  * is no group, an error that is passed comes back as it is. */
@@ -86,9 +95,6 @@ RESHARD_API reshard_status reshard_group_agree(reshard_group *group, reshard_sta
  * data, because all of it passes through rank 0. */
 RESHARD_API reshard_status reshard_group_gather_bytes(reshard_group *group, const void *mine,
                                                       size_t bytes, void *out_all);
-/* Breaks the group on purpose: from now on, every call of every rank fails with this text.
- * Local. */
-RESHARD_API void reshard_group_break(reshard_group *group, const char *why);
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
@@ -108,6 +114,18 @@ RESHARD_API reshard_status reshard_group_alloc(reshard_group *group, size_t byte
 /* Local. Does nothing if `memory` is NULL, or if there is no group. `group` is the one the memory
  * came from, or one with the same transport. */
 RESHARD_API void reshard_group_free(reshard_group *group, void *memory);
+
+/* ==== advanced ===================================================================================
+ * For transports, tests and code that works with groups of groups.
+ */
+
+/* The rank that member `rank` has in the group this one is a subset of; -1 if there is no such
+ * member, or no group. */
+RESHARD_API int32_t reshard_group_parent_rank(const reshard_group *group, int32_t rank);
+
+/* Breaks the group on purpose: from now on, every call of every rank fails with this text.
+ * Local. */
+RESHARD_API void reshard_group_break(reshard_group *group, const char *why);
 
 #ifdef __cplusplus
 }

@@ -19,6 +19,10 @@
 extern "C" {
 #endif
 
+/* ==== simple =====================================================================================
+ * One call beside a module.
+ */
+
 /* ---- a module -------------------------------------------------------------------------------- */
 
 typedef struct reshard_input_reshard_options {
@@ -59,6 +63,10 @@ RESHARD_API reshard_status
 reshard_module_input_reshard(reshard_module *module, reshard_device_mesh *mesh, int32_t dim,
                              const reshard_input_reshard_options *options, reshard_hook **out_hook);
 
+/* ==== explicit ===================================================================================
+ * How much it saves.
+ */
+
 /* What autograd saved while the module's forward ran. */
 typedef struct reshard_saved_counts {
     size_t size;          /* sizeof(reshard_saved_counts), set by the caller */
@@ -71,11 +79,14 @@ typedef struct reshard_saved_counts {
     uint64_t held_bytes;  /* of chunks that are in memory now */
 } reshard_saved_counts;
 
-/* Counts since the hook was added, or since the last reset. Errors: INVALID for another kind of
- * hook, or if size was not set. */
+/* For programs that report what they save. Counts since the hook was added. Errors: INVALID for
+ * another kind of hook, or if size was not set. */
 RESHARD_API reshard_status reshard_input_reshard_counts(const reshard_hook *hook,
                                                         reshard_saved_counts *out_counts);
-RESHARD_API reshard_status reshard_input_reshard_reset(reshard_hook *hook);
+
+/* ==== advanced ===================================================================================
+ * The two steps by hand, for hooks of your own (reshard_saved_tensor_hooks_push).
+ */
 
 /* ---- one tensor ------------------------------------------------------------------------------ */
 

@@ -15,6 +15,10 @@
 extern "C" {
 #endif
 
+/* ==== simple =====================================================================================
+ * From a text to who owns what.
+ */
+
 typedef struct reshard_layout reshard_layout;
 
 /* ---- creating -------------------------------------------------------------------------------- */
@@ -41,8 +45,6 @@ RESHARD_API reshard_spec *reshard_layout_spec(const reshard_layout *layout); /* 
  * the index-th of them, in increasing order. */
 RESHARD_API int32_t reshard_layout_rank_count(const reshard_layout *layout);
 RESHARD_API int32_t reshard_layout_rank_at(const reshard_layout *layout, int32_t index);
-/* The highest rank that takes part; -1 if none does. */
-RESHARD_API int32_t reshard_layout_rank_max(const reshard_layout *layout);
 /* Whether the shape and all shards are the same, judged by the specs. Layouts that differ are never
  * equal; layouts whose canonical texts are the same always are, no matter from which end dims are
  * counted. */
@@ -57,15 +59,13 @@ typedef struct reshard_shards {
 } reshard_shards;
 RESHARD_API reshard_status reshard_layout_shards(const reshard_layout *layout, int32_t rank,
                                                  reshard_shards **out_shards);
-/* Like reshard_layout_shards, but with at most piece_max pieces of the shard if the layout is made
- * of cuts, for ranks that have too many to list. *out_piece_count is how many the rank has in all:
- * exact if every dim is cut once, otherwise an estimate. */
-RESHARD_API reshard_status reshard_layout_shards_head(const reshard_layout *layout, int32_t rank,
-                                                      int64_t piece_max, int64_t *out_piece_count,
-                                                      reshard_shards **out_shards);
 RESHARD_API reshard_status reshard_layout_all_shards(const reshard_layout *layout,
                                                      reshard_shards **out_shards);
 RESHARD_API void reshard_shards_destroy(reshard_shards *shards);
+
+/* ==== explicit ===================================================================================
+ * Lists of shards that come from elsewhere: are they a tensor, and which spec describes them?
+ */
 
 /* ---- checking lists of shards ---------------------------------------------------------------- */
 
@@ -88,24 +88,16 @@ RESHARD_API reshard_status reshard_spec_infer(reshard_context *context, int32_t 
 RESHARD_API reshard_status reshard_layout_infer(const reshard_layout *layout,
                                                 reshard_spec **out_spec);
 
-/* ---- PyTorch's functions --------------------------------------------------------------------- */
+/* ==== advanced ===================================================================================
+ * For programs that show layouts of any size.
+ */
 
-/* get_split_size: ceil(n / chunks). Errors: RANGE if n < 0 or chunks < 1. */
-RESHARD_API reshard_status reshard_split_size(int64_t n, int64_t chunks, int64_t *out_size);
-/* get_chunked_dim_size: the length of chunk `index` when chunks have split_size. Errors: RANGE. */
-RESHARD_API reshard_status reshard_chunk_size(int64_t n, int64_t split_size, int64_t index,
-                                              int64_t *out_size);
-/* get_idx_from_placements: the first index whose rank is `rank`. Errors: NOT_FOUND. */
-RESHARD_API reshard_status reshard_placement_index(const int32_t *ranks, int32_t count,
-                                                   int32_t rank, int32_t *out_index);
-/* build_reshard_metadata: chunk i of dim is on ranks[i]. out_shards->items holds `count` shards
- * ordered by rank, with offsets clamped; out_order (room for `count`) gets the ranks in placement
- * order. Unlike PyTorch, this reports a rank named twice as an error and counts negative dims from
- * the end. Errors: INVALID, RANGE. */
-RESHARD_API reshard_status reshard_build_metadata(reshard_context *context, int32_t ndim,
-                                                  const int64_t *shape, int32_t dim,
-                                                  const int32_t *ranks, int32_t count,
-                                                  int32_t *out_order, reshard_shards **out_shards);
+/* Like reshard_layout_shards, but with at most piece_max pieces of the shard if the layout is made
+ * of cuts, for ranks that have too many to list. *out_piece_count is how many the rank has in all:
+ * exact if every dim is cut once, otherwise an estimate. */
+RESHARD_API reshard_status reshard_layout_shards_head(const reshard_layout *layout, int32_t rank,
+                                                      int64_t piece_max, int64_t *out_piece_count,
+                                                      reshard_shards **out_shards);
 
 #ifdef __cplusplus
 }

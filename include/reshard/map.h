@@ -20,6 +20,11 @@
 extern "C" {
 #endif
 
+/* ==== advanced ===================================================================================
+ * Most programs name a naming or a map in options instead (conversion.h, checkpoint.h); these calls
+ * are for those who plan with the links themselves.
+ */
+
 typedef enum reshard_map_side { RESHARD_MAP_LEFT, RESHARD_MAP_RIGHT } reshard_map_side;
 
 /* ---- maps ------------------------------------------------------------------------------------ */
@@ -45,8 +50,9 @@ RESHARD_API reshard_map *reshard_map_retain(reshard_map *map);
 RESHARD_API void reshard_map_release(reshard_map *map);
 /* The naming on one side: "hf". Empty if the map does not say. */
 RESHARD_API const char *reshard_map_naming(const reshard_map *map, reshard_map_side side);
-/* The canonical text, which parses back: lines of used maps and lists like {k,v} are written out.
- * Writes at most `capacity` bytes, with a NUL, and sets the full length. */
+/* For programs that show a map: the canonical text, which parses back. Lines of used maps and lists
+ * like {k,v} are written out. Writes at most `capacity` bytes, with a NUL, and sets the full
+ * length. */
 RESHARD_API reshard_status reshard_map_print(const reshard_map *map, char *buffer, size_t capacity,
                                              size_t *out_length);
 
@@ -69,10 +75,10 @@ typedef struct reshard_map_resolve_options {
 
 typedef struct reshard_map_result reshard_map_result;
 
-/* Reads the tensors as those of one side. They, and their names, are copied. options NULL: all
- * zero. Errors: NOT_FOUND (a tensor without a line, a line without a tensor, a size that stays
- * open), INVALID (shapes that do not fit, two lines that claim one name), RANGE; the text names
- * line, tensor and numbers. */
+/* For programs that plan by a map of their own. Reads the tensors as those of one side. They, and
+ * their names, are copied. options NULL: all zero. Errors: NOT_FOUND (a tensor without a line, a
+ * line without a tensor, a size that stays open), INVALID (shapes that do not fit, two lines that
+ * claim one name), RANGE; the text names line, tensor and numbers. */
 RESHARD_API reshard_status reshard_map_resolve(reshard_map *map, reshard_map_side side,
                                                int64_t tensor_count,
                                                const reshard_map_tensor *tensors,
@@ -107,8 +113,8 @@ RESHARD_API int64_t reshard_map_result_target_count(const reshard_map_result *re
 /* Errors: RANGE. */
 RESHARD_API reshard_status reshard_map_result_target(const reshard_map_result *result,
                                                      int64_t index, reshard_map_target *out_target);
-/* Link `index` of the result: from a tensor that was read to a target, by their indices. Set its
- * size before the call. Errors: RANGE. */
+/* For programs that plan with the links: link `index` of the result, from a tensor that was read to
+ * a target, by their indices. Set its size before the call. Errors: RANGE. */
 RESHARD_API int64_t reshard_map_result_link_count(const reshard_map_result *result);
 RESHARD_API reshard_status reshard_map_result_link(const reshard_map_result *result, int64_t index,
                                                    reshard_strided_link *out_link);

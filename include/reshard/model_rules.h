@@ -14,6 +14,10 @@
 extern "C" {
 #endif
 
+/* ==== explicit ===================================================================================
+ * What can be named in options: families of rules, namings, maps.
+ */
+
 /* A built-in set of rules. All texts are static. */
 typedef struct reshard_family {
     size_t size;         /* sizeof(reshard_family), set by the caller */
@@ -35,18 +39,6 @@ RESHARD_API reshard_status reshard_family_find(const char *name, reshard_family 
  * that choose tensors: * ? {a,b} {0..15}. Errors: SYNTAX. */
 RESHARD_API reshard_status reshard_pattern_match(const char *pattern, const char *name,
                                                  size_t name_bytes, int *out_matches);
-
-/*
- * Drafts rules for a checkpoint, as text: the family that fits, and a line for each group of names
- * that the family does not know, with ??? where somebody has to say how they are cut. rules: a
- * family's name, the path of a file, or NULL to choose by config.json or the tensor names. Writes
- * at most `capacity` bytes, including the NUL, and sets *out_length to the length of the whole text
- * without it. Errors: those of the rules and of config.json, NO_MEMORY.
- */
-RESHARD_API reshard_status reshard_rules_draft(reshard_context *context,
-                                               const reshard_checkpoint *checkpoint,
-                                               const char *rules, char *buffer, size_t capacity,
-                                               size_t *out_length);
 
 /* ---- namings and maps ------------------------------------------------------------------------ */
 
@@ -82,6 +74,24 @@ RESHARD_API reshard_status reshard_checkpoint_naming(const reshard_checkpoint *c
 RESHARD_API reshard_status reshard_checkpoint_find_map(const reshard_checkpoint *checkpoint,
                                                        const char *naming,
                                                        reshard_naming_map *out_map);
+
+/* ==== advanced ===================================================================================
+ * Texts for somebody to complete, for models that nobody has described yet.
+ */
+
+/* ---- drafts ---------------------------------------------------------------------------------- */
+
+/*
+ * Drafts rules for a checkpoint, as text: the family that fits, and a line for each group of names
+ * that the family does not know, with ??? where somebody has to say how they are cut. rules: a
+ * family's name, the path of a file, or NULL to choose by config.json or the tensor names. Writes
+ * at most `capacity` bytes, including the NUL, and sets *out_length to the length of the whole text
+ * without it. Errors: those of the rules and of config.json, NO_MEMORY.
+ */
+RESHARD_API reshard_status reshard_rules_draft(reshard_context *context,
+                                               const reshard_checkpoint *checkpoint,
+                                               const char *rules, char *buffer, size_t capacity,
+                                               size_t *out_length);
 
 /*
  * Drafts a map from hf to a naming for a checkpoint, as text: the lines of the map for its type, or

@@ -20,6 +20,10 @@
 extern "C" {
 #endif
 
+/* ==== simple =====================================================================================
+ * A group over a communicator; everything else is in group.h.
+ */
+
 typedef struct reshard_mpi_options {
     size_t size; /* sizeof(reshard_mpi_options) */
     /* A rank that waits this long without completing any of its messages breaks the group and gets

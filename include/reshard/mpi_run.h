@@ -15,6 +15,11 @@
 extern "C" {
 #endif
 
+/* ==== advanced ===================================================================================
+ * For programs that load libreshard_mpi only when they are started under mpirun, as the command
+ * does.
+ */
+
 /*
  * Initialises MPI if necessary, runs `body` with the group of all ranks, and finalizes MPI if this
  * call initialised it. All ranks get the same status and error text: those of the first rank that

@@ -24,6 +24,10 @@
 extern "C" {
 #endif
 
+/* ==== simple =====================================================================================
+ * Make modules, call them, list what they hold, load it again.
+ */
+
 /* ---- values ---------------------------------------------------------------------------------- */
 
 typedef enum reshard_value_kind {
@@ -71,7 +75,6 @@ RESHARD_API reshard_status reshard_module_create(reshard_context *context,
 RESHARD_API reshard_module *reshard_module_retain(reshard_module *module);
 RESHARD_API void reshard_module_release(reshard_module *module);
 RESHARD_API const char *reshard_module_kind_name(const reshard_module *module);
-RESHARD_API void *reshard_module_user(const reshard_module *module);
 
 /* Retains the child. Errors: INVALID if the name is empty, has a dot, or belongs to another child,
  * parameter or buffer; or if the module would become its own descendant. */
@@ -105,16 +108,6 @@ RESHARD_API int32_t reshard_module_child_count(const reshard_module *module);
 RESHARD_API reshard_module *reshard_module_child(const reshard_module *module, int32_t index);
 RESHARD_API const char *reshard_module_child_name(const reshard_module *module, int32_t index);
 
-/* Replaces a child by another module. Errors: those of find and add_child; INVALID for the path
- * "". */
-RESHARD_API reshard_status reshard_module_replace_child(reshard_module *module, const char *path,
-                                                        reshard_module *child);
-/* Replaces a parameter by another tensor, under all names it has in the module and its descendants.
- * Whether the parameter is trainable depends on the new tensor. */
-RESHARD_API reshard_status reshard_module_replace_parameter(reshard_module *module,
-                                                            const char *path,
-                                                            reshard_tensor *tensor);
-
 /* Copies a tensor's values into a parameter, which keeps its layout and stays trainable or frozen.
  * tensor: of the same shape and dtype; a local one counts as the whole value, the same on all
  * ranks, and a distributed one is moved. Collective if one of the two is distributed. Errors:
@@ -142,11 +135,6 @@ RESHARD_API reshard_status reshard_module_buffers(const reshard_module *module,
  * tensors, as in PyTorch. The tensors are the module's own, not copies. */
 RESHARD_API reshard_status reshard_module_state_dict(const reshard_module *module,
                                                      reshard_named_tensors **out_list);
-/* Makes a list of the entries of `first` and then those of `second`; for example to store a module
- * together with its optimizer. */
-RESHARD_API reshard_status reshard_named_tensors_join(const reshard_named_tensors *first,
-                                                      const reshard_named_tensors *second,
-                                                      reshard_named_tensors **out_list);
 RESHARD_API void reshard_named_tensors_destroy(reshard_named_tensors *list);
 
 typedef struct reshard_load_options {
@@ -181,6 +169,28 @@ RESHARD_API reshard_status reshard_module_load_state_dict(reshard_module *module
 RESHARD_API reshard_value reshard_module_call(reshard_module *module, reshard_value input);
 /* The same with a tensor as input and output; NULL on failure. */
 RESHARD_API reshard_tensor *reshard_module_forward(reshard_module *module, reshard_tensor *x);
+
+/* ==== explicit ===================================================================================
+ * Modules that are changed after they were made: children replaced, hooks before and after forward.
+ */
+
+/* ---- replacing and joining ------------------------------------------------------------------- */
+
+/* Replaces a child by another module. Errors: those of find and add_child; INVALID for the path
+ * "". */
+RESHARD_API reshard_status reshard_module_replace_child(reshard_module *module, const char *path,
+                                                        reshard_module *child);
+/* Replaces a parameter by another tensor, under all names it has in the module and its descendants.
+ * Whether the parameter is trainable depends on the new tensor. */
+RESHARD_API reshard_status reshard_module_replace_parameter(reshard_module *module,
+                                                            const char *path,
+                                                            reshard_tensor *tensor);
+
+/* Makes a list of the entries of `first` and then those of `second`; for example to store a module
+ * together with its optimizer. */
+RESHARD_API reshard_status reshard_named_tensors_join(const reshard_named_tensors *first,
+                                                      const reshard_named_tensors *second,
+                                                      reshard_named_tensors **out_list);
 
 /* ---- hooks ----------------------------------------------------------------------------------- */
 

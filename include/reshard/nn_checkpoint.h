@@ -21,6 +21,10 @@
 extern "C" {
 #endif
 
+/* ==== simple =====================================================================================
+ * A state dict to disk and back, in any split.
+ */
+
 /* Loads into the tensors themselves: into the shards of distributed tensors, and into local ones,
  * each of which is whole on every rank. On failure, some tensors may be filled and others not. */
 RESHARD_API reshard_status reshard_checkpoint_load_tensors(

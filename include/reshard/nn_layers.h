@@ -30,6 +30,10 @@
 extern "C" {
 #endif
 
+/* ==== simple =====================================================================================
+ * Layers, the loss of a regression, and a whole GPT to begin with.
+ */
+
 /* How to make the parameters of a module. */
 typedef struct reshard_layer_options {
     size_t size;         /* sizeof(reshard_layer_options) */

@@ -22,6 +22,10 @@
 extern "C" {
 #endif
 
+/* ==== simple =====================================================================================
+ * Named and behaving as in PyTorch.
+ */
+
 /* ---- element by element ---------------------------------------------------------------------- */
 
 /* Shapes are broadcast as usual: aligned at the last dim, with sizes of 1 repeated. Distributed:
@@ -129,27 +133,11 @@ RESHARD_API reshard_tensor *reshard_log_softmax(reshard_tensor *x, int32_t dim);
  * the call is Collective, and exchanges three numbers for each row, but no logits. */
 RESHARD_API reshard_tensor *reshard_cross_entropy(reshard_tensor *logits, reshard_tensor *labels);
 
-typedef struct reshard_cross_entropy_options {
-    size_t size;          /* sizeof(reshard_cross_entropy_options) */
-    int ignores;          /* non-zero: rows with the label ignore_index do not count */
-    int64_t ignore_index; /* may be any number, such as -100 */
-    int64_t classes;      /* columns from here on are padding, and do not count; 0: none are */
-} reshard_cross_entropy_options;
-
-/* The same with options; NULL: all zero. The mean is over rows that are not ignored; if all are, it
- * is NaN, as in PyTorch, and the gradient zero. Distributed: Collective if rows may be ignored or
- * columns are padding. Errors: also RANGE (more classes than columns). */
-RESHARD_API reshard_tensor *
-reshard_cross_entropy_with(reshard_tensor *logits, reshard_tensor *labels,
-                           const reshard_cross_entropy_options *options);
 /* The same for the output of a model that may be spread over ranks. If one of the two is
  * distributed, the other may be local, as in ready-made modules (nn_layers.h), and labels are
  * brought into the layout of logits; this may be Collective. */
 RESHARD_API reshard_tensor *reshard_cross_entropy_loss(reshard_tensor *logits,
                                                        reshard_tensor *labels);
-RESHARD_API reshard_tensor *
-reshard_cross_entropy_loss_with(reshard_tensor *logits, reshard_tensor *labels,
-                                const reshard_cross_entropy_options *options);
 /* Normalise over the last dim, with weight and bias [n]; bias may be NULL. Distributed: the last
  * dim must not be cut, and weight and bias must be replicated. */
 RESHARD_API reshard_tensor *reshard_layernorm(reshard_tensor *x, reshard_tensor *weight,
@@ -173,6 +161,45 @@ RESHARD_API reshard_tensor *reshard_causal_attention(reshard_tensor *q, reshard_
  *   R       S(i)     S(i)       P(sum)
  */
 RESHARD_API reshard_tensor *reshard_embedding(reshard_tensor *weight, reshard_tensor *indices);
+
+/* The entries of a dim that indices [m] name, in the order of the indices. Distributed: the dim
+ * must not be cut, and indices must be replicated. */
+RESHARD_API reshard_tensor *reshard_index_select(reshard_tensor *x, int32_t dim,
+                                                 reshard_tensor *indices);
+/* Splits a dim into consecutive parts, which are views; their sizes must add up to that of the dim.
+ * outputs: room for count tensors; all are NULL on failure. Distributed: the dim must not be cut,
+ * and the parts are copies. */
+RESHARD_API void reshard_split(reshard_tensor *x, int32_t dim, int32_t count, const int64_t *sizes,
+                               reshard_tensor **outputs);
+/* Joins tensors along a dim. Distributed: the specs must be equal, and the dim must not be cut;
+ * partial tensors of one reduction are allowed. */
+RESHARD_API reshard_tensor *reshard_cat(int32_t count, reshard_tensor *const *tensors, int32_t dim);
+
+/* ==== explicit ===================================================================================
+ * Operations with options.
+ */
+
+/* ---- losses with options --------------------------------------------------------------------- */
+
+typedef struct reshard_cross_entropy_options {
+    size_t size;          /* sizeof(reshard_cross_entropy_options) */
+    int ignores;          /* non-zero: rows with the label ignore_index do not count */
+    int64_t ignore_index; /* may be any number, such as -100 */
+    int64_t classes;      /* columns from here on are padding, and do not count; 0: none are */
+} reshard_cross_entropy_options;
+
+/* reshard_cross_entropy with options; NULL: all zero. The mean is over rows that are not ignored;
+ * if all are, it is NaN, as in PyTorch, and the gradient zero. Distributed: Collective if rows may
+ * be ignored or columns are padding. Errors: also RANGE (more classes than columns). */
+RESHARD_API reshard_tensor *
+reshard_cross_entropy_with(reshard_tensor *logits, reshard_tensor *labels,
+                           const reshard_cross_entropy_options *options);
+/* reshard_cross_entropy_loss with these options. */
+RESHARD_API reshard_tensor *
+reshard_cross_entropy_loss_with(reshard_tensor *logits, reshard_tensor *labels,
+                                const reshard_cross_entropy_options *options);
+
+/* ---- bags ------------------------------------------------------------------------------------ */
 
 typedef struct reshard_embedding_bag_options {
     size_t size;                 /* sizeof(reshard_embedding_bag_options) */
@@ -205,18 +232,6 @@ typedef struct reshard_embedding_bag_options {
  */
 RESHARD_API reshard_tensor *reshard_embedding_bag(reshard_tensor *weight, reshard_tensor *indices,
                                                   const reshard_embedding_bag_options *options);
-/* The entries of a dim that indices [m] name, in the order of the indices. Distributed: the dim
- * must not be cut, and indices must be replicated. */
-RESHARD_API reshard_tensor *reshard_index_select(reshard_tensor *x, int32_t dim,
-                                                 reshard_tensor *indices);
-/* Splits a dim into consecutive parts, which are views; their sizes must add up to that of the dim.
- * outputs: room for count tensors; all are NULL on failure. Distributed: the dim must not be cut,
- * and the parts are copies. */
-RESHARD_API void reshard_split(reshard_tensor *x, int32_t dim, int32_t count, const int64_t *sizes,
-                               reshard_tensor **outputs);
-/* Joins tensors along a dim. Distributed: the specs must be equal, and the dim must not be cut;
- * partial tensors of one reduction are allowed. */
-RESHARD_API reshard_tensor *reshard_cat(int32_t count, reshard_tensor *const *tensors, int32_t dim);
 
 #ifdef __cplusplus
 }

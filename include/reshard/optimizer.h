@@ -13,6 +13,10 @@
 extern "C" {
 #endif
 
+/* ==== simple =====================================================================================
+ * Make one for a module, and step.
+ */
+
 typedef struct reshard_optimizer reshard_optimizer;
 
 typedef struct reshard_sgd_options {
@@ -50,8 +54,10 @@ RESHARD_API reshard_status reshard_optimizer_step(reshard_optimizer *optimizer);
 RESHARD_API void reshard_optimizer_clear_gradients(reshard_optimizer *optimizer);
 /* Takes effect from the next step on, which refuses a rate that is negative, infinite or NaN. */
 RESHARD_API void reshard_optimizer_set_learning_rate(reshard_optimizer *optimizer, double rate);
-/* Bytes of state on this rank. */
-RESHARD_API size_t reshard_optimizer_bytes(const reshard_optimizer *optimizer);
+
+/* ==== explicit ===================================================================================
+ * State to save and to load, and the norm of gradients over all ranks.
+ */
 
 /*
  * Lists what a checkpoint stores, under PyTorch's names: for AdamW, "h.0.attn.q.weight.exp_avg" and

@@ -34,6 +34,10 @@
 extern "C" {
 #endif
 
+/* ==== explicit ===================================================================================
+ * Describe an operation in a struct, and run it.
+ */
+
 #define RESHARD_OPERATION_MAX 16 /* inputs, outputs, and tensors saved besides */
 
 /* What a callback can ask for. Valid until the callback returns. */
@@ -119,6 +123,10 @@ RESHARD_API reshard_tensor *reshard_operation_run(const reshard_operation *opera
                                                   const void *data, reshard_tensor *const *inputs,
                                                   reshard_tensor **outputs);
 
+/* ==== advanced ===================================================================================
+ * What forward and backward functions may ask for while they run.
+ */
+
 /* ---- for callbacks --------------------------------------------------------------------------- */
 
 /* The data that the operation was run with. */
@@ -139,9 +147,9 @@ RESHARD_API reshard_tensor *reshard_operation_saved(const reshard_operation_call
                                                     int32_t slot);
 /* In backward: whether somebody wants the gradient of this input. */
 RESHARD_API int reshard_operation_wants(const reshard_operation_call *call, int32_t input);
-/* Where this rank's part of an input or output begins in the whole tensor: as many numbers as it
- * has dims, all 0 for local tensors and for empty parts. Errors: UNSUPPORTED if the part is not one
- * box. */
+/* For programs that compute with positions. Where this rank's part of an input or output begins in
+ * the whole tensor: as many numbers as it has dims, all 0 for local tensors and for empty parts.
+ * Errors: UNSUPPORTED if the part is not one box. */
 RESHARD_API reshard_status reshard_operation_input_offset(const reshard_operation_call *call,
                                                           int32_t index, int64_t *out_offset);
 RESHARD_API reshard_status reshard_operation_output_offset(const reshard_operation_call *call,

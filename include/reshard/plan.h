@@ -28,7 +28,76 @@
 extern "C" {
 #endif
 
-/* ---- what to plan ---------------------------------------------------------------------------- */
+/* ==== simple =====================================================================================
+ * One tensor from one layout to another; what it costs, and a proof that it is right.
+ */
+
+/* ---- one tensor ------------------------------------------------------------------------------ */
+
+typedef enum reshard_balance {
+    RESHARD_BALANCE_RULE, /* the closed rule */
+    /* the lowest possible load on the busiest sender, found as a network flow over all ranks and
+     * stored in the plan */
+    RESHARD_BALANCE_EXACT
+} reshard_balance;
+
+typedef struct reshard_plan_options {
+    size_t size; /* sizeof(reshard_plan_options) */
+    reshard_balance balance;
+    /* non-zero: renumber the target ranks so that the fewest bytes move */
+    int relabel;
+    int single_stage; /* non-zero: never pass through an intermediate layout */
+    /* non-zero: target elements that no link fills become zero instead of an error */
+    int zero_fill;
+    size_t staging_bytes_max; /* memory for messages on one rank; 0: RESHARD_STAGING_BYTES */
+} reshard_plan_options;
+
+#define RESHARD_STAGING_BYTES ((size_t)64 << 20)
+#define RESHARD_STAGING_BYTES_MIN ((size_t)4096)
+
+typedef struct reshard_plan reshard_plan;
+
+/* A plan for one tensor, from one layout to another. Retains the layouts. options NULL: all zero.
+ * Errors: INVALID, RANGE, UNSUPPORTED. */
+RESHARD_API reshard_status reshard_plan_create_simple(reshard_context *context,
+                                                      reshard_layout *source,
+                                                      reshard_layout *target, reshard_dtype dtype,
+                                                      const reshard_plan_options *options,
+                                                      reshard_plan **out_plan);
+RESHARD_API reshard_plan *reshard_plan_retain(reshard_plan *plan);
+RESHARD_API void reshard_plan_release(reshard_plan *plan);
+
+/* ---- the whole plan -------------------------------------------------------------------------- */
+
+typedef struct reshard_plan_stats {
+    size_t size;                          /* sizeof(reshard_plan_stats), set by the caller */
+    uint64_t bytes_total;                 /* written to the final targets */
+    uint64_t bytes_moved;                 /* from rank to rank, over all stages */
+    uint64_t bytes_kept;                  /* within ranks, over all stages */
+    uint64_t moves;                       /* single moves, each counted once */
+    uint64_t records;                     /* families of moves, over all ranks and both ends */
+    uint64_t bytes_in_max, bytes_out_max; /* of the busiest rank, over all stages */
+    uint64_t staging_bytes_peak;
+    int32_t stages;
+} reshard_plan_stats;
+/* Goes through all ranks, so the time grows with their number. matrix: NULL, or room for rank_count
+ * * rank_count numbers: [s * rank_count + t] is set to the bytes that rank s hands to rank t over
+ * all stages, and the diagonal to the bytes that stay. Errors: RANGE if there are too many ranks or
+ * steps, or more bytes than 64 bits can count. */
+RESHARD_API reshard_status reshard_plan_get_stats(reshard_plan *plan, reshard_plan_stats *out_stats,
+                                                  uint64_t *matrix);
+
+/* Proves, without using the planner's code, that in every stage every target element arrives
+ * exactly once (or is combined from exactly one contribution of each contributor), that it comes
+ * from where the source layout says it is, and that both ends of every pair of ranks list the same
+ * moves. Errors: CHECK; the text describes the first mistake found. */
+RESHARD_API reshard_status reshard_plan_check(reshard_plan *plan);
+
+/* ==== explicit ===================================================================================
+ * Many tensors in one plan, with links that rename, slice, split and permute.
+ */
+
+/* ---- several tensors, and links -------------------------------------------------------------- */
 
 typedef struct reshard_plan_tensor {
     const char *name; /* for messages; may be NULL */
@@ -59,6 +128,29 @@ typedef struct reshard_link {
 /* A link from the whole of one tensor to the whole of another. */
 RESHARD_API reshard_link reshard_link_whole(int32_t source, int32_t target);
 
+/* The arrays are copied and the layouts retained. options NULL: all zero. Errors: INVALID, RANGE,
+ * UNSUPPORTED, OVERLAP (two links fill the same element), GAP (no link fills an element, and
+ * zero_fill is off). */
+RESHARD_API reshard_status reshard_plan_create(
+    reshard_context *context, int32_t source_count, const reshard_plan_tensor *sources,
+    int32_t target_count, const reshard_plan_tensor *targets, int32_t link_count,
+    const reshard_link *links, const reshard_plan_options *options, reshard_plan **out_plan);
+
+/* ---- queries --------------------------------------------------------------------------------- */
+
+RESHARD_API int32_t reshard_plan_stage_count(const reshard_plan *plan);
+/* One past the highest rank of any layout. */
+RESHARD_API int32_t reshard_plan_rank_count(const reshard_plan *plan);
+/* The target layout as planned: with relabel, its ranks may differ from the given ones. Not
+ * retained. */
+RESHARD_API reshard_layout *reshard_plan_target_layout(const reshard_plan *plan, int32_t target);
+
+/* ==== advanced ===================================================================================
+ * Links that a box cannot describe, gradients of moves, and what ranks compare.
+ */
+
+/* ---- strided links --------------------------------------------------------------------------- */
+
 /*
  * A link between parts that are boxes only after dims have been split: every second row, or the
  * rows of one part of each group. Link space has one dim for each axis; an axis goes along one dim
@@ -84,51 +176,16 @@ typedef struct reshard_strided_link {
     reshard_link_axis axes[RESHARD_FACTORS_MAX];
 } reshard_strided_link;
 
-typedef enum reshard_balance {
-    RESHARD_BALANCE_RULE, /* the closed rule */
-    /* the lowest possible load on the busiest sender, found as a network flow over all ranks and
-     * stored in the plan */
-    RESHARD_BALANCE_EXACT
-} reshard_balance;
-
-typedef struct reshard_plan_options {
-    size_t size; /* sizeof(reshard_plan_options) */
-    reshard_balance balance;
-    /* non-zero: renumber the target ranks so that the fewest bytes move */
-    int relabel;
-    int single_stage; /* non-zero: never pass through an intermediate layout */
-    /* non-zero: target elements that no link fills become zero instead of an error */
-    int zero_fill;
-    size_t staging_bytes_max; /* memory for messages on one rank; 0: RESHARD_STAGING_BYTES */
-} reshard_plan_options;
-
-#define RESHARD_STAGING_BYTES ((size_t)64 << 20)
-#define RESHARD_STAGING_BYTES_MIN ((size_t)4096)
-
-typedef struct reshard_plan reshard_plan;
-
-/* The arrays are copied and the layouts retained. options NULL: all zero. Errors: INVALID, RANGE,
- * UNSUPPORTED, OVERLAP (two links fill the same element), GAP (no link fills an element, and
- * zero_fill is off). */
-RESHARD_API reshard_status reshard_plan_create(
-    reshard_context *context, int32_t source_count, const reshard_plan_tensor *sources,
-    int32_t target_count, const reshard_plan_tensor *targets, int32_t link_count,
-    const reshard_link *links, const reshard_plan_options *options, reshard_plan **out_plan);
-/* The same with strided links. All of them have the same size. Errors: also RANGE if it would take
- * too many boxes to prove that the links fill the targets (docs/limits.md). */
+/* For programs that plan with the links of a map: reshard_plan_create with strided links. All of
+ * them have the same size. Errors: also RANGE if it would take too many boxes to prove that the
+ * links fill the targets (docs/limits.md). */
 RESHARD_API reshard_status reshard_plan_create_strided(
     reshard_context *context, int32_t source_count, const reshard_plan_tensor *sources,
     int32_t target_count, const reshard_plan_tensor *targets, int32_t link_count,
     const reshard_strided_link *links, const reshard_plan_options *options,
     reshard_plan **out_plan);
-/* A plan for one tensor, from one layout to another. */
-RESHARD_API reshard_status reshard_plan_create_simple(reshard_context *context,
-                                                      reshard_layout *source,
-                                                      reshard_layout *target, reshard_dtype dtype,
-                                                      const reshard_plan_options *options,
-                                                      reshard_plan **out_plan);
-RESHARD_API reshard_plan *reshard_plan_retain(reshard_plan *plan);
-RESHARD_API void reshard_plan_release(reshard_plan *plan);
+
+/* ---- adjoints, relabelling, digests ---------------------------------------------------------- */
 
 /* The transposed plan, from the targets' local tensors to those of the sources: <Ax,y> = <x,A'y>
  * summed over ranks. Every copy becomes an addition to zero; every sum becomes a copy to each
@@ -137,14 +194,6 @@ RESHARD_API void reshard_plan_release(reshard_plan *plan);
 RESHARD_API reshard_status reshard_plan_adjoint(reshard_plan *plan, reshard_plan **out_plan);
 RESHARD_API int reshard_plan_is_adjoint(const reshard_plan *plan);
 
-/* ---- queries --------------------------------------------------------------------------------- */
-
-RESHARD_API int32_t reshard_plan_stage_count(const reshard_plan *plan);
-/* One past the highest rank of any layout. */
-RESHARD_API int32_t reshard_plan_rank_count(const reshard_plan *plan);
-/* The target layout as planned: with relabel, its ranks may differ from the given ones. Not
- * retained. */
-RESHARD_API reshard_layout *reshard_plan_target_layout(const reshard_plan *plan, int32_t target);
 /* With relabel: sets (*out_ranks)[i] to the rank that takes the place of the i-th target rank, in
  * increasing order, and returns the number of target ranks. Ranks of the mesh that a placement
  * A(..) leaves without a shard count too, and may take another's place. Without relabel: returns
@@ -153,32 +202,6 @@ RESHARD_API int32_t reshard_plan_relabelling(const reshard_plan *plan, const int
 /* A digest of everything the plan was made from (layouts, links, dtypes, options, planner version),
  * for ranks to compare. */
 RESHARD_API void reshard_plan_digest(const reshard_plan *plan, uint64_t out_digest[2]);
-
-/* ---- the whole plan -------------------------------------------------------------------------- */
-
-typedef struct reshard_plan_stats {
-    size_t size;                          /* sizeof(reshard_plan_stats), set by the caller */
-    uint64_t bytes_total;                 /* written to the final targets */
-    uint64_t bytes_moved;                 /* from rank to rank, over all stages */
-    uint64_t bytes_kept;                  /* within ranks, over all stages */
-    uint64_t moves;                       /* single moves, each counted once */
-    uint64_t records;                     /* families of moves, over all ranks and both ends */
-    uint64_t bytes_in_max, bytes_out_max; /* of the busiest rank, over all stages */
-    uint64_t staging_bytes_peak;
-    int32_t stages;
-} reshard_plan_stats;
-/* Goes through all ranks, so the time grows with their number. matrix: NULL, or room for rank_count
- * * rank_count numbers: [s * rank_count + t] is set to the bytes that rank s hands to rank t over
- * all stages, and the diagonal to the bytes that stay. Errors: RANGE if there are too many ranks or
- * steps, or more bytes than 64 bits can count. */
-RESHARD_API reshard_status reshard_plan_get_stats(reshard_plan *plan, reshard_plan_stats *out_stats,
-                                                  uint64_t *matrix);
-
-/* Proves, without using the planner's code, that in every stage every target element arrives
- * exactly once (or is combined from exactly one contribution of each contributor), that it comes
- * from where the source layout says it is, and that both ends of every pair of ranks list the same
- * moves. Errors: CHECK; the text describes the first mistake found. */
-RESHARD_API reshard_status reshard_plan_check(reshard_plan *plan);
 
 #ifdef __cplusplus
 }

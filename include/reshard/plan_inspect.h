@@ -13,6 +13,10 @@
 extern "C" {
 #endif
 
+/* ==== advanced ===================================================================================
+ * For code that carries plans out itself, draws them or checks them.
+ */
+
 /* ---- stages ---------------------------------------------------------------------------------- */
 
 /* What one stage does for one link. Its tensors are those given to the plan, or intermediate ones.

@@ -24,6 +24,10 @@
 extern "C" {
 #endif
 
+/* ==== explicit ===================================================================================
+ * Describe a cluster, predict, ask for each stage.
+ */
+
 /* Speeds are in bytes per second; 0: no limit. */
 typedef struct reshard_cluster {
     size_t size;             /* sizeof(reshard_cluster), set by the caller */
@@ -37,6 +41,9 @@ typedef struct reshard_cluster {
     double read, write, copy;
     /* Like memory, for copies in runs of at most 4 KiB; 0: the same as memory. */
     double scattered;
+    /* Conversions: how fast elements become another dtype, in bytes of what is read, beyond reading
+     * and writing them. */
+    double cast;
 } reshard_cluster;
 
 /*
@@ -91,6 +98,10 @@ RESHARD_API double reshard_prediction_seconds(const reshard_prediction *predicti
 RESHARD_API reshard_status reshard_prediction_stage(const reshard_prediction *prediction,
                                                     int32_t stage,
                                                     reshard_stage_prediction *out_stage);
+
+/* ==== advanced ===================================================================================
+ * A prediction as a trace, beside which a real one can be laid.
+ */
 
 /*
  * Records the prediction in a trace, as if it had happened: each rank gets a row of spans for each

@@ -19,6 +19,7 @@
  *   comparison.h       do two checkpoints hold the same tensors?
  *   model_rules.h      the built-in rules for cutting models, namings and maps
  *   trace.h            records what ranks and threads did when, for a viewer
+ *   pytorch.h          PyTorch's own functions of shards and remote devices
  *
  * Not included here, for those who need them:
  *
@@ -30,6 +31,10 @@
  *   mpi.h, mpi_run.h   ranks of an MPI communicator, in libreshard_mpi
  *
  * Tensors, gradients and modules are in libreshard_nn: reshard_nn.h.
+ *
+ * Each header has up to three tiers, in this order. Simple: what a first program needs; read no
+ * further than that. Explicit: the same in steps, with options and choices. Advanced: for tools,
+ * tests and libraries that build on this one.
  *
  * A first program:
  *
@@ -58,6 +63,7 @@
 #include <reshard/model_rules.h>
 #include <reshard/plan.h>
 #include <reshard/predict.h>
+#include <reshard/pytorch.h>
 #include <reshard/spec.h>
 #include <reshard/trace.h>
 

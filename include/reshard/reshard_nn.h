@@ -3,7 +3,7 @@
  * reshard_nn.h - everything in libreshard_nn, and with it all of libreshard (reshard.h). A tour:
  *
  *   tensor.h         tensors and scopes; ops.h computes with them, autograd.h differentiates
- *   own_operation.h  operations of your own
+ *   own_operation.h  operations of your own; dlpack.h hands tensors to other libraries and back
  *   distributed.h    tensors over ranks, and moves between layouts with gradients
  *   nn.h             modules; nn_layers.h has ready ones, optimizer.h trains them
  *   shard.h          modules spread over ranks by a sharding plan; style.h has plans by style
@@ -24,6 +24,7 @@
 
 #include <reshard/autograd.h>
 #include <reshard/distributed.h>
+#include <reshard/dlpack.h>
 #include <reshard/input_reshard.h>
 #include <reshard/nn.h>
 #include <reshard/nn_checkpoint.h>

@@ -25,16 +25,100 @@
 extern "C" {
 #endif
 
-/* ---- the current group ----------------------------------------------------------------------- */
+/* ==== simple =====================================================================================
+ * Say which parameters are cut how, and carry it out.
+ */
 
-/* Runs the body with this group as the current one of this thread, and returns the body's status.
- * Local. Errors: INVALID if one is already set, because calls do not nest, or if the group is NULL
- * and there is no default one. */
-RESHARD_API reshard_status reshard_load_with_group(reshard_group *group,
-                                                   reshard_status (*body)(void *user), void *user);
-/* The group set by reshard_load_with_group; outside of it, the thread's default group
- * (reshard_group_set_default), or NULL. Not retained. */
-RESHARD_API reshard_group *reshard_current_group(void);
+/* ---- plans ----------------------------------------------------------------------------------- */
+
+/* A list of what to do with the parameters, children and outputs of a module. */
+typedef struct reshard_sharding_plan reshard_sharding_plan;
+
+RESHARD_API reshard_status reshard_sharding_plan_create(reshard_context *context,
+                                                        reshard_sharding_plan **out_plan);
+RESHARD_API void reshard_sharding_plan_destroy(reshard_sharding_plan *plan);
+/* The calls that add to a plan copy texts and structures and retain specs. Names are looked up when
+ * the plan is carried out. */
+RESHARD_API reshard_status reshard_sharding_plan_add(reshard_sharding_plan *plan,
+                                                     const char *parameter, reshard_spec *spec);
+/* The same with the spec as text. */
+RESHARD_API reshard_status reshard_sharding_plan_add_text(reshard_sharding_plan *plan,
+                                                          const char *parameter,
+                                                          const char *spec_text);
+
+/* ---- carrying plans out ---------------------------------------------------------------------- */
+
+/*
+ * Collective. Carries out a plan, completely or not at all on any rank. *out_hook is one handle for
+ * all hooks that were added, or NULL if there are none; out_hook may be NULL.
+ *
+ * Several plans may be carried out one after another as long as they do not overlap. Errors besides
+ * those of shard_parameter: INVALID for a parameter or output that is named twice, a parameter
+ * below a module with a sharder, sharders of nested modules or of the root; INVALID, naming the
+ * path, if the plan overlaps with an earlier one (a parameter or module that it sharded, an output
+ * that it has a hook on); MISMATCH if ranks pass different plans.
+ */
+RESHARD_API reshard_status reshard_module_shard(reshard_module *module,
+                                                const reshard_sharding_plan *plan,
+                                                int32_t source_rank, reshard_group *group,
+                                                reshard_hook **out_hook);
+
+/* Adds to a plan what makes a GPT (nn_layers.h) tensor parallel over one axis of a mesh, as
+ * Megatron does: q, k and v are cut by rows and o by columns, in whole heads; fc1 by rows, fc2 by
+ * columns; embedding and head by tokens. The outputs of o, fc2 and wte are replicated; logits stay
+ * cut by tokens, as cross_entropy_loss takes them (reshard_tensor_full gives whole ones). axis: its
+ * number in the mesh. Local. Errors: INVALID for another kind of module. */
+RESHARD_API reshard_status reshard_sharding_plan_add_gpt(reshard_sharding_plan *plan,
+                                                         reshard_module *gpt, reshard_mesh *mesh,
+                                                         int32_t axis);
+
+/* ==== explicit ===================================================================================
+ * Outputs, sharders and planners; one parameter alone.
+ */
+
+/* ---- more than parameters -------------------------------------------------------------------- */
+
+/* Makes a replacement for a module; *out_module is a reference that the caller releases. All ranks
+ * call it. */
+typedef struct reshard_sharder {
+    reshard_status (*shard)(void *user, reshard_module *module, reshard_group *group,
+                            reshard_module **out_module);
+    void *user;
+} reshard_sharder;
+
+/* Replaces a module by what the sharder makes of it. */
+RESHARD_API reshard_status reshard_sharding_plan_add_sharder(reshard_sharding_plan *plan,
+                                                             const char *module,
+                                                             const reshard_sharder *sharder);
+/* Reshards the output of a module ("" is the root). */
+RESHARD_API reshard_status reshard_sharding_plan_add_output(reshard_sharding_plan *plan,
+                                                            const char *module, reshard_spec *spec);
+/* Replaces the output of a module by this rank's shard, after resharding. */
+RESHARD_API reshard_status reshard_sharding_plan_add_local(reshard_sharding_plan *plan,
+                                                           const char *module);
+
+/* Builds a plan for a module. */
+typedef struct reshard_sharding_planner {
+    reshard_status (*build)(void *user, reshard_module *module, reshard_sharding_plan *plan);
+    void *user;
+} reshard_sharding_planner;
+
+/* Collective. Lets the planner build a plan, and carries it out. */
+RESHARD_API reshard_status reshard_module_shard_planned(reshard_module *module,
+                                                        const reshard_sharding_planner *planner,
+                                                        int32_t source_rank, reshard_group *group,
+                                                        reshard_hook **out_hook);
+
+/*
+ * Collective. Makes one parameter distributed, with the values of the source rank. A frozen
+ * parameter stays frozen, and a tied one is replaced under all its names. Errors, agreed by all
+ * ranks, leave the module as it was: NOT_FOUND, INVALID (a buffer, a parameter that has no tensor
+ * or is already distributed, a spec that does not fit, a layer whose other parameter is distributed
+ * over another group), MISMATCH (names two ranks and what they pass).
+ */
+RESHARD_API reshard_status reshard_module_shard_parameter(reshard_module *module, const char *path,
+                                                          reshard_spec *spec, int32_t source_rank,
+                                                          reshard_group *group);
 
 /* ---- hooks on outputs ------------------------------------------------------------------------ */
 
@@ -58,85 +142,20 @@ typedef struct reshard_collect_options {
 RESHARD_API reshard_status reshard_module_collect_local_shard(
     reshard_module *module, const reshard_collect_options *options, reshard_hook **out_hook);
 
-/* ---- plans ----------------------------------------------------------------------------------- */
-
-/* Makes a replacement for a module; *out_module is a reference that the caller releases. All ranks
- * call it. */
-typedef struct reshard_sharder {
-    reshard_status (*shard)(void *user, reshard_module *module, reshard_group *group,
-                            reshard_module **out_module);
-    void *user;
-} reshard_sharder;
-
-/* A list of what to do with the parameters, children and outputs of a module. */
-typedef struct reshard_sharding_plan reshard_sharding_plan;
-
-RESHARD_API reshard_status reshard_sharding_plan_create(reshard_context *context,
-                                                        reshard_sharding_plan **out_plan);
-RESHARD_API void reshard_sharding_plan_destroy(reshard_sharding_plan *plan);
-/* The calls that add to a plan copy texts and structures and retain specs. Names are looked up when
- * the plan is carried out. */
-RESHARD_API reshard_status reshard_sharding_plan_add(reshard_sharding_plan *plan,
-                                                     const char *parameter, reshard_spec *spec);
-/* The same with the spec as text. */
-RESHARD_API reshard_status reshard_sharding_plan_add_text(reshard_sharding_plan *plan,
-                                                          const char *parameter,
-                                                          const char *spec_text);
-RESHARD_API reshard_status reshard_sharding_plan_add_sharder(reshard_sharding_plan *plan,
-                                                             const char *module,
-                                                             const reshard_sharder *sharder);
-/* Reshards the output of a module ("" is the root). */
-RESHARD_API reshard_status reshard_sharding_plan_add_output(reshard_sharding_plan *plan,
-                                                            const char *module, reshard_spec *spec);
-/* Replaces the output of a module by this rank's shard, after resharding. */
-RESHARD_API reshard_status reshard_sharding_plan_add_local(reshard_sharding_plan *plan,
-                                                           const char *module);
-
-/* Builds a plan for a module. */
-typedef struct reshard_sharding_planner {
-    reshard_status (*build)(void *user, reshard_module *module, reshard_sharding_plan *plan);
-    void *user;
-} reshard_sharding_planner;
-
-/* ---- carrying plans out ---------------------------------------------------------------------- */
-
-/*
- * Collective. Makes one parameter distributed, with the values of the source rank. A frozen
- * parameter stays frozen, and a tied one is replaced under all its names. Errors, agreed by all
- * ranks, leave the module as it was: NOT_FOUND, INVALID (a buffer, a parameter that has no tensor
- * or is already distributed, a spec that does not fit, a layer whose other parameter is distributed
- * over another group), MISMATCH (names two ranks and what they pass).
+/* ==== advanced ===================================================================================
+ * A group for code that takes none, as PyTorch's load_with_process_group.
  */
-RESHARD_API reshard_status reshard_module_shard_parameter(reshard_module *module, const char *path,
-                                                          reshard_spec *spec, int32_t source_rank,
-                                                          reshard_group *group);
-/*
- * Collective. Carries out a plan, completely or not at all on any rank. *out_hook is one handle for
- * all hooks that were added, or NULL if there are none; out_hook may be NULL.
- *
- * Several plans may be carried out one after another as long as they do not overlap. Errors besides
- * those of shard_parameter: INVALID for a parameter or output that is named twice, a parameter
- * below a module with a sharder, sharders of nested modules or of the root; INVALID, naming the
- * path, if the plan overlaps with an earlier one (a parameter or module that it sharded, an output
- * that it has a hook on); MISMATCH if ranks pass different plans.
- */
-RESHARD_API reshard_status reshard_module_shard(reshard_module *module,
-                                                const reshard_sharding_plan *plan,
-                                                int32_t source_rank, reshard_group *group,
-                                                reshard_hook **out_hook);
-RESHARD_API reshard_status reshard_module_shard_planned(reshard_module *module,
-                                                        const reshard_sharding_planner *planner,
-                                                        int32_t source_rank, reshard_group *group,
-                                                        reshard_hook **out_hook);
 
-/* Adds to a plan what makes a GPT (nn_layers.h) tensor parallel over one axis of a mesh, as
- * Megatron does: q, k and v are cut by rows and o by columns, in whole heads; fc1 by rows, fc2 by
- * columns; embedding and head by tokens. The outputs of o, fc2 and wte are replicated; logits stay
- * cut by tokens, as cross_entropy_loss takes them (reshard_tensor_full gives whole ones). axis: its
- * number in the mesh. Local. Errors: INVALID for another kind of module. */
-RESHARD_API reshard_status reshard_sharding_plan_add_gpt(reshard_sharding_plan *plan,
-                                                         reshard_module *gpt, reshard_mesh *mesh,
-                                                         int32_t axis);
+/* ---- the current group ----------------------------------------------------------------------- */
+
+/* Runs the body with this group as the current one of this thread, and returns the body's status.
+ * Local. Errors: INVALID if one is already set, because calls do not nest, or if the group is NULL
+ * and there is no default one. */
+RESHARD_API reshard_status reshard_load_with_group(reshard_group *group,
+                                                   reshard_status (*body)(void *user), void *user);
+/* The group set by reshard_load_with_group; outside of it, the thread's default group
+ * (reshard_group_set_default), or NULL. Not retained. */
+RESHARD_API reshard_group *reshard_current_group(void);
 
 #ifdef __cplusplus
 }

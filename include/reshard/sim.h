@@ -13,6 +13,10 @@
 extern "C" {
 #endif
 
+/* ==== advanced ===================================================================================
+ * For tests: every order of messages, and every fault, can be had again from its seed.
+ */
+
 /* Messages and calls are counted from 1. */
 typedef struct reshard_sim_options {
     size_t size; /* sizeof(reshard_sim_options) */
@@ -32,8 +36,9 @@ typedef struct reshard_sim_options {
     int *out_reached;
 } reshard_sim_options;
 
-/* Like reshard_group_run (group.h), but with one rank running at a time. Equal seeds give equal
- * runs. options NULL: seed 0, nothing mapped, no faults. Local. Errors: also INVALID. */
+/* For programs that test themselves. Like reshard_group_run (group.h), but with one rank running at
+ * a time. Equal seeds give equal runs. options NULL: seed 0, nothing mapped, no faults. Local.
+ * Errors: also INVALID. */
 RESHARD_API reshard_status reshard_sim_run(reshard_context *context, int32_t size,
                                            const reshard_sim_options *options, reshard_rank_fn body,
                                            void *user);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * spec.h - how a tensor is to be split, as the user describes it: meshes, placements, specs, remote
- * devices.
+ * spec.h - how a tensor is to be split, as the user describes it: meshes, placements, specs.
  *
  * A spec is a mesh (named axes over ranks) and what each axis does to a tensor. It has no shape;
  * together with a shape it becomes a layout (layout.h). A spec can be written as text or built by
@@ -25,13 +24,38 @@
 extern "C" {
 #endif
 
-#define RESHARD_AXES_MAX 16 /* axes of a mesh */
+/* ==== simple =====================================================================================
+ * A text makes a spec, and a spec a text.
+ */
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
 /* "10x7", "5", "scalar". Errors: SYNTAX; RANGE for more than 8 dims or a volume beyond 2^63-1. */
 RESHARD_API reshard_status reshard_shape_parse(const char *text, int32_t *out_ndim,
                                                int64_t out_shape[RESHARD_NDIM_MAX]);
+
+/* ---- specs as text --------------------------------------------------------------------------- */
+
+typedef struct reshard_spec reshard_spec;
+
+/* Errors: SYNTAX and others; the error text gives the position in the text. */
+RESHARD_API reshard_status reshard_spec_parse(reshard_context *context, const char *text,
+                                              reshard_spec **out_spec);
+
+/* The canonical text, which parses back to an equal spec. Writes at most `capacity` bytes, NUL
+ * included, and sets *out_length to the length of the whole text without NUL; buffer may be NULL
+ * when capacity is 0. Errors: UNSUPPORTED for a callback. */
+RESHARD_API reshard_status reshard_spec_text(const reshard_spec *spec, char *buffer,
+                                             size_t capacity, size_t *out_length);
+
+RESHARD_API reshard_spec *reshard_spec_retain(reshard_spec *spec);
+RESHARD_API void reshard_spec_release(reshard_spec *spec);
+
+/* ==== explicit ===================================================================================
+ * The same by calls: meshes, cuts, lists of boxes.
+ */
+
+#define RESHARD_AXES_MAX 16 /* axes of a mesh */
 
 /* ---- mesh ------------------------------------------------------------------------------------ */
 
@@ -141,9 +165,7 @@ typedef struct reshard_shard {
     int64_t offset[RESHARD_NDIM_MAX];
 } reshard_shard;
 
-/* ---- specs ----------------------------------------------------------------------------------- */
-
-typedef struct reshard_spec reshard_spec;
+/* ---- specs by calls -------------------------------------------------------------------------- */
 
 typedef enum reshard_spec_kind {
     RESHARD_SPEC_CUTS,    /* a mesh and cuts */
@@ -152,9 +174,6 @@ typedef enum reshard_spec_kind {
     RESHARD_SPEC_CALLBACK /* shards supplied by a function, for any shape */
 } reshard_spec_kind;
 
-/* Errors: SYNTAX and others; the error text gives the position in the text. */
-RESHARD_API reshard_status reshard_spec_parse(reshard_context *context, const char *text,
-                                              reshard_spec **out_spec);
 /* cuts: at most one for each axis; they are copied, together with the arrays they point to. If
  * there is one for each axis, in the order of the axes, the spec prints without @. Errors: INVALID,
  * RANGE, UNSUPPORTED (reductions that do not commute). */
@@ -173,6 +192,19 @@ RESHARD_API reshard_status reshard_spec_boxes(reshard_context *context, int cove
                                               const int64_t *shape, int64_t shard_count,
                                               const reshard_shard *shards, reshard_spec **out_spec);
 
+RESHARD_API reshard_spec_kind reshard_spec_get_kind(const reshard_spec *spec);
+/* The mesh and the cuts of a spec of kind CUTS; NULL and 0 for other kinds. They live as long as
+ * the spec. */
+RESHARD_API const reshard_mesh *reshard_spec_mesh(const reshard_spec *spec);
+RESHARD_API int32_t reshard_spec_cut_count(const reshard_spec *spec);
+RESHARD_API const reshard_cut *reshard_spec_cut(const reshard_spec *spec, int32_t index);
+
+/* ==== advanced ===================================================================================
+ * Splits that no text describes.
+ */
+
+/* ---- shards by a function -------------------------------------------------------------------- */
+
 /* Called when a layout is made. It supplies the shards by calling reshard_shard_sink_add, in any
  * order; if that fails, it must return its status. */
 typedef struct reshard_shard_sink reshard_shard_sink;
@@ -186,46 +218,6 @@ RESHARD_API reshard_status reshard_spec_callback(reshard_context *context, int c
                                                  reshard_shards_fn fn, void *user,
                                                  void (*forget)(void *user),
                                                  reshard_spec **out_spec);
-
-RESHARD_API reshard_spec *reshard_spec_retain(reshard_spec *spec);
-RESHARD_API void reshard_spec_release(reshard_spec *spec);
-
-RESHARD_API reshard_spec_kind reshard_spec_get_kind(const reshard_spec *spec);
-/* The mesh and the cuts of a spec of kind CUTS; NULL and 0 for other kinds. They live as long as
- * the spec. */
-RESHARD_API const reshard_mesh *reshard_spec_mesh(const reshard_spec *spec);
-RESHARD_API int32_t reshard_spec_cut_count(const reshard_spec *spec);
-RESHARD_API const reshard_cut *reshard_spec_cut(const reshard_spec *spec, int32_t index);
-
-/* The canonical text, which parses back to an equal spec. Writes at most `capacity` bytes, NUL
- * included, and sets *out_length to the length of the whole text without NUL; buffer may be NULL
- * when capacity is 0. Errors: UNSUPPORTED for a callback. */
-RESHARD_API reshard_status reshard_spec_text(const reshard_spec *spec, char *buffer,
-                                             size_t capacity, size_t *out_length);
-
-/* ---- remote devices -------------------------------------------------------------------------- */
-
-#define RESHARD_WORKER_MAX 127 /* longest worker name */
-
-/* Where a shard lives, as PyTorch writes it: "rank:0/cpu", "trainer/cuda:1", "cpu". */
-typedef struct reshard_remote_device {
-    int32_t rank;                        /* -1: none */
-    char worker[RESHARD_WORKER_MAX + 1]; /* "": none */
-    char device[32];                     /* "cpu", "cuda", ... */
-    int32_t device_index;                /* -1: none; "cpu:0" is not "cpu" */
-} reshard_remote_device;
-
-/* Errors: INVALID where PyTorch raises ValueError, SYNTAX where its device parser raises
- * RuntimeError. */
-RESHARD_API reshard_status reshard_remote_device_parse(const char *text,
-                                                       reshard_remote_device *out_device);
-/* Always writes owner/device: "rank:0" becomes "rank:0/cpu". Needs up to RESHARD_REMOTE_DEVICE_TEXT
- * bytes. */
-#define RESHARD_REMOTE_DEVICE_TEXT 192
-RESHARD_API void reshard_remote_device_text(const reshard_remote_device *device, char *buffer,
-                                            size_t capacity);
-RESHARD_API int reshard_remote_device_equals(const reshard_remote_device *a,
-                                             const reshard_remote_device *b);
 
 #ifdef __cplusplus
 }

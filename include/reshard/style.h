@@ -22,6 +22,10 @@
 extern "C" {
 #endif
 
+/* ==== simple =====================================================================================
+ * A module, and what each of its parts is.
+ */
+
 typedef enum reshard_style_kind {
     /* ColwiseParallel, of linear and embedding: the output features are cut. The input is
      * replicated, and the output stays as it comes, S(-1). */
@@ -50,19 +54,6 @@ typedef struct reshard_style {
     int64_t unit;     /* COLUMNS, ROWS: cut on multiples of this, such as the size of a head */
 } reshard_style;
 
-/* Local. Adds a style to a plan, for all modules that the pattern names when the plan is carried
- * out. A pattern is a path, in each part of which * stands for any text, ? for one byte, and
- * {q,k,v} or {0..3} for one of several; "" is the root. Texts and the style are copied, the mesh is
- * retained. axis: its number in the mesh. A tied parameter may be named under both names if both
- * cut it alike. Errors: INVALID (NULL, an unknown kind), RANGE (the axis), SYNTAX (pattern,
- * placements). When the plan is carried out, also NOT_FOUND for a pattern that fits no module, and
- * INVALID for COLUMNS and ROWS of another kind of module than linear, embedding and
- * embedding_bag. */
-RESHARD_API reshard_status reshard_sharding_plan_add_style(reshard_sharding_plan *plan,
-                                                           const char *pattern, reshard_mesh *mesh,
-                                                           int32_t axis,
-                                                           const reshard_style *style);
-
 /* A pattern and what its modules are. */
 typedef struct reshard_styled {
     const char *pattern;
@@ -76,11 +67,29 @@ RESHARD_API reshard_status reshard_module_parallelize(reshard_module *module, re
                                                       int32_t count, const reshard_styled *styles,
                                                       reshard_hook **out_hook);
 
-/* Local. Adds to a plan what makes a GPT (nn_layers.h) tensor and sequence parallel over one axis
- * of a mesh: weights as in reshard_sharding_plan_add_gpt, while activations between attention and
- * mlp, with the norms and sums there, are cut along the sequence. Instead of being summed on every
- * rank, outputs of o, fc2 and wte are summed into parts; attn, mlp and head gather them. Errors:
- * INVALID for another kind of module. */
+/* ==== explicit ===================================================================================
+ * The same as entries of a plan, beside others.
+ */
+
+/* Local. Adds a style to a plan, for all modules that the pattern names when the plan is carried
+ * out. A pattern is a path, in each part of which * stands for any text, ? for one byte, and
+ * {q,k,v} or {0..3} for one of several; "" is the root. Texts and the style are copied, the mesh is
+ * retained. axis: its number in the mesh. A tied parameter may be named under both names if both
+ * cut it alike. Errors: INVALID (NULL, an unknown kind), RANGE (the axis), SYNTAX (pattern,
+ * placements). When the plan is carried out, also NOT_FOUND for a pattern that fits no module, and
+ * INVALID for COLUMNS and ROWS of another kind of module than linear, embedding and
+ * embedding_bag. */
+RESHARD_API reshard_status reshard_sharding_plan_add_style(reshard_sharding_plan *plan,
+                                                           const char *pattern, reshard_mesh *mesh,
+                                                           int32_t axis,
+                                                           const reshard_style *style);
+
+/* For programs that train the ready-made GPT on long sequences. Local. Adds to a plan what makes a
+ * GPT (nn_layers.h) tensor and sequence parallel over one axis of a mesh: weights as in
+ * reshard_sharding_plan_add_gpt, while activations between attention and mlp, with the norms and
+ * sums there, are cut along the sequence. Instead of being summed on every rank, outputs of o, fc2
+ * and wte are summed into parts; attn, mlp and head gather them. Errors: INVALID for another kind
+ * of module. */
 RESHARD_API reshard_status reshard_sharding_plan_add_gpt_sequence(reshard_sharding_plan *plan,
                                                                   reshard_module *gpt,
                                                                   reshard_mesh *mesh, int32_t axis);

@@ -31,6 +31,10 @@
 extern "C" {
 #endif
 
+/* ==== simple =====================================================================================
+ * Scopes, tensors, their elements and views.
+ */
+
 typedef struct reshard_tensor reshard_tensor;
 
 /* A tensor by name, as in state dicts (nn.h) and checkpoints (nn_checkpoint.h). */
@@ -67,12 +71,10 @@ RESHARD_API reshard_status reshard_scope_status(const reshard_scope *scope);
 #define RESHARD_DO(call) ((void)(reshard_scope_failed() ? 0 : reshard_scope_note(call)))
 /* Non-zero if the innermost scope has failed, or there is none. */
 RESHARD_API int reshard_scope_failed(void);
-/* If `status` is an error of this thread's last call, makes it the error of the innermost scope,
- * unless that has already failed. RESHARD_OK changes nothing. Returns the status. */
+/* For programs that use RESHARD_DO. If `status` is an error of this thread's last call, makes it
+ * the error of the innermost scope, unless that has already failed. RESHARD_OK changes nothing.
+ * Returns the status. */
 RESHARD_API reshard_status reshard_scope_note(reshard_status status);
-/* Hands a tensor of the innermost scope to the scope around it, so that it outlives the inner one;
- * without an outer scope, it stays where it is. Returns the tensor. */
-RESHARD_API reshard_tensor *reshard_scope_keep(reshard_tensor *tensor);
 
 /* ---- creating -------------------------------------------------------------------------------- */
 
@@ -85,27 +87,6 @@ RESHARD_API reshard_status reshard_tensor_create(reshard_context *context, resha
 RESHARD_API reshard_status reshard_tensor_from_data(reshard_context *context, reshard_dtype dtype,
                                                     int32_t ndim, const int64_t *shape,
                                                     const void *data, reshard_tensor **out_tensor);
-/* Uses memory that belongs to the caller, without copying it. strides: in elements; NULL: dense and
- * row-major. release (may be NULL) is called with `user` once no tensor needs the memory any more,
- * but not if this call fails. */
-RESHARD_API reshard_status reshard_tensor_borrow(reshard_context *context, reshard_dtype dtype,
-                                                 int32_t ndim, const int64_t *shape,
-                                                 const int64_t *strides, void *memory,
-                                                 void (*release)(void *user), void *user,
-                                                 reshard_tensor **out_tensor);
-/*
- * Makes a dense row-major tensor over the bytes of a file from `offset` on, in the machine's byte
- * order. The file is mapped: pages are read when they are first used, and ranks on one machine
- * share them. Writing to the tensor changes this process's copy of a page, never the file. The
- * memory does not count towards the context's limit. Whether later changes to the file are visible
- * is undefined; if the file is truncated, touching the lost part ends the process with SIGBUS.
- * Errors: NOT_FOUND, IO, CORRUPT (the file ends before the tensor does), INVALID (a bad dtype, or
- * an offset that is not a multiple of the element size), RANGE.
- */
-RESHARD_API reshard_status reshard_tensor_map_file(reshard_context *context, const char *path,
-                                                   uint64_t offset, reshard_dtype dtype,
-                                                   int32_t ndim, const int64_t *shape,
-                                                   reshard_tensor **out_tensor);
 RESHARD_API reshard_tensor *reshard_tensor_retain(reshard_tensor *tensor);
 RESHARD_API void reshard_tensor_release(reshard_tensor *tensor);
 
@@ -148,29 +129,6 @@ RESHARD_API reshard_status reshard_tensor_copy_to(const reshard_tensor *tensor, 
 RESHARD_API reshard_status reshard_tensor_copy_from(reshard_tensor *tensor, const void *memory,
                                                     size_t bytes);
 
-/* Writes the values of `source` into the memory of `target`, which has the same shape, casting
- * between f16, bf16, f32 and f64. Both are local, or both distributed over one group, in any
- * layouts; the call is then Collective, and does what reshard_tensor_redistribute_into does. No
- * gradients; a backward pass that saved the target finds it overwritten. Errors: INVALID (shapes,
- * memory that both share, a target that an operation computed), UNSUPPORTED (dtypes). */
-RESHARD_API reshard_status reshard_tensor_copy(reshard_tensor *target, reshard_tensor *source);
-
-/* ---- comparing ------------------------------------------------------------------------------- */
-
-/* Both tensors are local, or both distributed over one group, in layouts that are not partial; the
- * calls are then Collective, all ranks get the same answer, and b is brought into the layout of a.
- * Errors: INVALID (different dtypes, layouts), and those of moving b. */
-
-/* Whether shapes and all elements are equal. As in PyTorch, NaN is equal to nothing. */
-RESHARD_API reshard_status reshard_tensor_equal(reshard_tensor *a, reshard_tensor *b,
-                                                int *out_equal);
-/* Whether |a - b| <= absolute + relative |b| for all elements; infinities must be equal, and NaN is
- * close to NaN if equal_nan is not 0. Errors: also INVALID for different shapes, UNSUPPORTED for
- * dtypes other than f16, bf16, f32, f64. */
-RESHARD_API reshard_status reshard_tensor_allclose(reshard_tensor *a, reshard_tensor *b,
-                                                   double relative, double absolute, int equal_nan,
-                                                   int *out_close);
-
 /* ---- views ----------------------------------------------------------------------------------- */
 
 /* A view shares the memory of its tensor. For distributed tensors, all of these calls except
@@ -197,62 +155,68 @@ RESHARD_API reshard_tensor *reshard_tensor_detach(reshard_tensor *tensor);
 /* Casts between f16, bf16, f32 and f64. */
 RESHARD_API reshard_tensor *reshard_tensor_cast(reshard_tensor *tensor, reshard_dtype dtype);
 
-/* ---- DLPack ---------------------------------------------------------------------------------- */
+/* ==== explicit ===================================================================================
+ * Memory that the program owns, results that outlive a scope, comparing and overwriting.
+ */
+
+/* ---- memory of one's own --------------------------------------------------------------------- */
+
+/* Uses memory that belongs to the caller, without copying it. strides: in elements; NULL: dense and
+ * row-major. release (may be NULL) is called with `user` once no tensor needs the memory any more,
+ * but not if this call fails. */
+RESHARD_API reshard_status reshard_tensor_borrow(reshard_context *context, reshard_dtype dtype,
+                                                 int32_t ndim, const int64_t *shape,
+                                                 const int64_t *strides, void *memory,
+                                                 void (*release)(void *user), void *user,
+                                                 reshard_tensor **out_tensor);
+
+/* For programs that open a scope for each step. Hands a tensor of the innermost scope to the scope
+ * around it, so that it outlives the inner one; without an outer scope, it stays where it is.
+ * Returns the tensor. */
+RESHARD_API reshard_tensor *reshard_scope_keep(reshard_tensor *tensor);
+
+/* Writes the values of `source` into the memory of `target`, which has the same shape, casting
+ * between f16, bf16, f32 and f64. Both are local, or both distributed over one group, in any
+ * layouts; the call is then Collective, and does what reshard_tensor_redistribute_into does. No
+ * gradients; a backward pass that saved the target finds it overwritten. Errors: INVALID (shapes,
+ * memory that both share, a target that an operation computed), UNSUPPORTED (dtypes). */
+RESHARD_API reshard_status reshard_tensor_copy(reshard_tensor *target, reshard_tensor *source);
+
+/* ---- comparing ------------------------------------------------------------------------------- */
+
+/* Both tensors are local, or both distributed over one group, in layouts that are not partial; the
+ * calls are then Collective, all ranks get the same answer, and b is brought into the layout of a.
+ * Errors: INVALID (different dtypes, layouts), and those of moving b. */
+
+/* Whether shapes and all elements are equal. As in PyTorch, NaN is equal to nothing. */
+RESHARD_API reshard_status reshard_tensor_equal(reshard_tensor *a, reshard_tensor *b,
+                                                int *out_equal);
+/* Whether |a - b| <= absolute + relative |b| for all elements; infinities must be equal, and NaN is
+ * close to NaN if equal_nan is not 0. Errors: also INVALID for different shapes, UNSUPPORTED for
+ * dtypes other than f16, bf16, f32, f64. */
+RESHARD_API reshard_status reshard_tensor_allclose(reshard_tensor *a, reshard_tensor *b,
+                                                   double relative, double absolute, int equal_nan,
+                                                   int *out_close);
+
+/* ==== advanced ===================================================================================
+ * Files as tensors, without reading them first.
+ */
+
+/* ---- mapped files ---------------------------------------------------------------------------- */
 
 /*
- * The structures of DLPack (dlpack.h of dmlc), declared here so that nothing has to be installed.
- * Only the names differ, so pointers may be cast. CPU memory only.
+ * Makes a dense row-major tensor over the bytes of a file from `offset` on, in the machine's byte
+ * order. The file is mapped: pages are read when they are first used, and ranks on one machine
+ * share them. Writing to the tensor changes this process's copy of a page, never the file. The
+ * memory does not count towards the context's limit. Whether later changes to the file are visible
+ * is undefined; if the file is truncated, touching the lost part ends the process with SIGBUS.
+ * Errors: NOT_FOUND, IO, CORRUPT (the file ends before the tensor does), INVALID (a bad dtype, or
+ * an offset that is not a multiple of the element size), RANGE.
  */
-typedef struct reshard_dl_tensor {
-    void *data;
-    struct {
-        int32_t device_type; /* 1: CPU */
-        int32_t device_id;
-    } device;
-    int32_t ndim;
-    struct {
-        uint8_t code; /* 0 int, 1 uint, 2 float, 4 bfloat, 5 complex, 6 bool */
-        uint8_t bits;
-        uint16_t lanes;
-    } dtype;
-    int64_t *shape;
-    int64_t *strides; /* in elements; may be NULL on import, but not on export */
-    uint64_t byte_offset;
-} reshard_dl_tensor;
-
-/* DLManagedTensor. */
-typedef struct reshard_dl_managed {
-    reshard_dl_tensor dl_tensor;
-    void *manager_ctx;
-    void (*deleter)(struct reshard_dl_managed *self);
-} reshard_dl_managed;
-
-/* DLManagedTensorVersioned of version 1.x. */
-typedef struct reshard_dl_versioned {
-    struct {
-        uint32_t major, minor;
-    } version;
-    void *manager_ctx;
-    void (*deleter)(struct reshard_dl_versioned *self);
-    uint64_t flags; /* bit 0: read only. bit 1: copied */
-    reshard_dl_tensor dl_tensor;
-} reshard_dl_versioned;
-
-/* Takes over the structure: its deleter is called when the memory is no longer used, but not if
- * this call fails. Errors: UNSUPPORTED (a device other than the CPU, several lanes, a type without
- * an equivalent here, another major version, read-only memory), RANGE, INVALID. */
-RESHARD_API reshard_status reshard_tensor_from_dlpack(reshard_context *context,
-                                                      reshard_dl_managed *managed,
-                                                      reshard_tensor **out_tensor);
-RESHARD_API reshard_status reshard_tensor_from_dlpack_versioned(reshard_context *context,
-                                                                reshard_dl_versioned *managed,
-                                                                reshard_tensor **out_tensor);
-/* Makes a new structure that holds a reference to the tensor. Whoever receives it calls its
- * deleter. Errors: UNSUPPORTED for distributed tensors. */
-RESHARD_API reshard_status reshard_tensor_to_dlpack(reshard_tensor *tensor,
-                                                    reshard_dl_managed **out_managed);
-RESHARD_API reshard_status reshard_tensor_to_dlpack_versioned(reshard_tensor *tensor,
-                                                              reshard_dl_versioned **out_managed);
+RESHARD_API reshard_status reshard_tensor_map_file(reshard_context *context, const char *path,
+                                                   uint64_t offset, reshard_dtype dtype,
+                                                   int32_t ndim, const int64_t *shape,
+                                                   reshard_tensor **out_tensor);
 
 #ifdef __cplusplus
 }

@@ -27,6 +27,10 @@
 extern "C" {
 #endif
 
+/* ==== explicit ===================================================================================
+ * Make a trace, hand it to execs, conversions and loads, write it.
+ */
+
 typedef struct reshard_trace reshard_trace;
 
 typedef struct reshard_trace_options {

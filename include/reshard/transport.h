@@ -12,6 +12,10 @@
 extern "C" {
 #endif
 
+/* ==== advanced ===================================================================================
+ * For writing a transport of your own (docs/transports.md).
+ */
+
 /* Memory for one message in flight. It belongs to the transport from send or receive until test
  * reports the message done, and must not move in between. */
 typedef struct reshard_request {

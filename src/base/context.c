@@ -348,12 +348,14 @@ static void *resize(reshard_context *context, void *memory, size_t bytes_old, si
     return moved;
 }
 
-reshard_status rs_grow(reshard_context *context, void **items, int64_t *capacity, int64_t needed,
+reshard_status rs_grow(reshard_context *context, void *list, int64_t *capacity, int64_t needed,
                        size_t item_bytes)
 {
     assert(needed >= 0 && *capacity >= 0);
     if (needed <= *capacity)
         return RESHARD_OK;
+    void *items;
+    memcpy(&items, list, sizeof items); /* pointers of all types look alike, but do not alias */
     int64_t larger = *capacity < 8 ? 8 : *capacity;
     while (larger < needed) {
         if (!rs_multiply(larger, 2, &larger))
@@ -362,12 +364,11 @@ reshard_status rs_grow(reshard_context *context, void **items, int64_t *capacity
     size_t bytes_new;
     if (!rs_multiply_size((size_t)larger, item_bytes, &bytes_new))
         return rs_fail(RESHARD_ERR_NO_MEMORY, "no memory for %lld items", (long long)needed);
-    void *moved = *items == NULL
-                      ? rs_allocate(context, bytes_new)
-                      : resize(context, *items, (size_t)*capacity * item_bytes, bytes_new);
+    void *moved = items == NULL ? rs_allocate(context, bytes_new)
+                                : resize(context, items, (size_t)*capacity * item_bytes, bytes_new);
     if (moved == NULL)
         return allocation_status;
-    *items = moved;
+    memcpy(list, &moved, sizeof moved);
     *capacity = larger;
     return RESHARD_OK;
 }

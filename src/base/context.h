@@ -27,9 +27,9 @@ RS_EXPORT void rs_release(reshard_context *context, void *memory, size_t bytes);
 RS_EXPORT void *rs_block_allocate(reshard_context *context, size_t bytes);
 RS_EXPORT void rs_block_release(reshard_context *context, void *memory, size_t bytes);
 
-/* Grows an array by doubling until it has room for `needed` items. The items may move. On failure
- * *items and *capacity are unchanged. */
-RS_EXPORT reshard_status rs_grow(reshard_context *context, void **items, int64_t *capacity,
+/* Grows an array by doubling until it has room for `needed` items. `list` is the address of the
+ * pointer to the items, which may move. On failure that and *capacity are unchanged. */
+RS_EXPORT reshard_status rs_grow(reshard_context *context, void *list, int64_t *capacity,
                                  int64_t needed, size_t item_bytes);
 
 /* The status of this thread's last failed allocation. */

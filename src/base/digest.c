@@ -3,6 +3,8 @@
  * can be added afterwards. */
 #include "base/digest.h"
 
+#include <string.h>
+
 static uint64_t rotate(uint64_t x, int bits)
 {
     return x << bits | x >> (64 - bits);
@@ -78,4 +80,18 @@ void rs_digest_finish(const rs_digest *digest, uint64_t out_digest[2])
     copy.v[1] ^= 0xdd;
     mix(copy.v, 4);
     out_digest[1] = copy.v[0] ^ copy.v[1] ^ copy.v[2] ^ copy.v[3];
+}
+
+uint64_t rs_hash_bytes(const void *bytes, size_t count)
+{
+    const unsigned char *at = bytes;
+    uint64_t hash = count, word;
+    for (; count >= sizeof word; count -= sizeof word, at += sizeof word) {
+        memcpy(&word, at, sizeof word);
+        hash = rs_mix(hash ^ word);
+    }
+    word = 0;
+    if (count != 0)
+        memcpy(&word, at, count);
+    return rs_mix(hash ^ word);
 }

@@ -34,4 +34,8 @@ static inline uint64_t rs_mix(uint64_t x)
     return x ^ x >> 31;
 }
 
+/* The hash of hash tables. It differs between machines of different byte order, and whoever chooses
+ * the bytes can find collisions. An empty key may be NULL. */
+uint64_t rs_hash_bytes(const void *bytes, size_t count);
+
 #endif

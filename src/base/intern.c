@@ -4,6 +4,7 @@
 #include "base/intern.h"
 
 #include "base/context.h"
+#include "base/digest.h"
 #include "base/error.h"
 
 #include <assert.h>
@@ -13,24 +14,9 @@
 #define SLOTS_MAX ((size_t)1 << 18)
 #define SLOTS_EACH 16 /* slots for each run, so that few runs share a slot */
 
-static uint64_t mix(uint64_t hash, uint64_t word)
-{
-    hash = (hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
-    return hash ^ hash >> 32;
-}
-
 static uint64_t hash_of(rs_slice bytes)
 {
-    uint64_t hash = bytes.count, word;
-    size_t at = 0;
-    for (; bytes.count - at >= sizeof word; at += sizeof word) {
-        memcpy(&word, bytes.bytes + at, sizeof word);
-        hash = mix(hash, word);
-    }
-    word = 0;
-    if (at < bytes.count)
-        memcpy(&word, bytes.bytes + at, bytes.count - at);
-    return mix(mix(hash, word), 0);
+    return rs_hash_bytes(bytes.bytes, bytes.count);
 }
 
 static reshard_status grow_slots(rs_intern *intern)
@@ -54,12 +40,10 @@ static reshard_status grow_slots(rs_intern *intern)
 
 static reshard_status keep(rs_intern *intern, rs_slice bytes)
 {
-    void *items = intern->items;
     if (intern->count >= INT32_MAX)
         return rs_fail(RESHARD_ERR_RANGE, "too many different names");
-    reshard_status status = rs_grow(intern->arena->context, &items, &intern->capacity,
+    reshard_status status = rs_grow(intern->arena->context, &intern->items, &intern->capacity,
                                     intern->count + 1, sizeof *intern->items);
-    intern->items = items;
     if (status != RESHARD_OK)
         return status;
     char *copy = rs_arena_allocate(intern->arena, bytes.count + 1);

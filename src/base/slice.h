@@ -19,9 +19,11 @@ bool rs_slice_begins(rs_slice slice, const char *text);
 bool rs_slice_ends(rs_slice slice, const char *text);
 /* Orders like memcmp; a slice that is a prefix of another comes before it. */
 int rs_slice_compare(rs_slice a, rs_slice b);
-/* The same for rs_sort on arrays of rs_slice. */
+/* The same for rs_sort on arrays of rs_slice, or of structs that begin with one. */
 int rs_compare_slices(const void *a, const void *b);
 /* The precision for "%.*s" in error texts: the count, limited so that messages stay readable. */
 int rs_slice_shown(rs_slice slice);
+/* Both arguments of such a "%.*s". */
+#define RS_SHOWN(slice) rs_slice_shown(slice), (slice).bytes
 
 #endif

@@ -25,20 +25,6 @@ void rs_table_release(rs_table *table)
     *table = (rs_table){.slots = NULL};
 }
 
-static uint64_t hash_key(const void *key, size_t bytes)
-{
-    const unsigned char *at = key;
-    uint64_t hash = bytes, word;
-    for (; bytes >= sizeof word; bytes -= sizeof word, at += sizeof word) {
-        memcpy(&word, at, sizeof word);
-        hash = rs_mix(hash ^ word);
-    }
-    word = 0;
-    if (bytes != 0) /* an empty key may be NULL */
-        memcpy(&word, at, bytes);
-    return rs_mix(hash ^ word);
-}
-
 /* The slot that holds the key, or the free slot where it would go. */
 static rs_table_slot *find_slot(const rs_table *table, const void *key, size_t bytes, uint64_t hash)
 {
@@ -77,7 +63,7 @@ void **rs_table_at(rs_table *table, const void *key, size_t bytes)
 {
     if (2 * (table->count + 1) > table->capacity && !grow(table))
         return NULL;
-    uint64_t hash = hash_key(key, bytes);
+    uint64_t hash = rs_hash_bytes(key, bytes);
     rs_table_slot *slot = find_slot(table, key, bytes, hash);
     if (slot->key == NULL) {
         void *copy = rs_arena_copy(&table->arena, key, bytes, 1);

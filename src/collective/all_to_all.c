@@ -12,9 +12,10 @@
 #include "base/digest.h"
 #include "base/error.h"
 #include "collective/collective.h"
+#include "collective/ends.h"
+#include "layout/derive.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 typedef struct exchange {
     rs_collective collective;
@@ -121,86 +122,8 @@ static reshard_status make_chunks(const exchange *e, int32_t dim, reshard_layout
     int64_t shape[] = {e->size, e->size, e->matrix[0]};
     reshard_spec *spec = NULL;
     reshard_status status = reshard_spec_chunk(e->collective.context, dim, e->size, NULL, &spec);
-    if (status == RESHARD_OK)
-        status = reshard_layout_create(e->collective.context, spec, 3, shape, out_layout);
-    reshard_spec_release(spec);
+    status = rs_layout_take(e->collective.context, status, spec, 3, shape, out_layout);
     return rs_fail_within(status, "%s", e->collective.name);
-}
-
-/* Where each block begins in the line. */
-static void find_offsets(const exchange *e, int64_t *out_offsets)
-{
-    int64_t next = 0;
-    for (int64_t i = 0; i < (int64_t)e->size * e->size; i++) {
-        out_offsets[i] = next;
-        next += e->matrix[i];
-    }
-}
-
-static void add_piece(reshard_shard *shard, reshard_piece *piece, int64_t offset, int64_t count)
-{
-    if (count == 0)
-        return; /* pieces are not empty */
-    piece->box.ndim = 1;
-    piece->box.offset[0] = offset;
-    piece->box.size[0] = count;
-    piece->at = shard->shape[0];
-    piece->strides[0] = 1;
-    shard->shape[0] += count;
-    shard->piece_count++;
-}
-
-/* Lists each rank's blocks by the rank at their other end: one shard each, or one shard for all. */
-static void list_shards(const exchange *e, bool receiving, bool joined, const int64_t *offsets,
-                        reshard_piece *pieces, reshard_shard *shards)
-{
-    int64_t next = 0;
-    for (int32_t rank = 0; rank < e->size; rank++) {
-        for (int32_t i = 0; i < e->size; i++) {
-            int64_t block = receiving ? (int64_t)i * e->size + rank : (int64_t)rank * e->size + i;
-            reshard_shard *shard = &shards[joined ? rank : next];
-            if (!joined || i == 0) {
-                shard->rank = rank;
-                shard->ndim = 1;
-                shard->pieces = &pieces[next];
-            }
-            /* Empty pieces are left out without a gap: the pieces of a shard follow each other. */
-            reshard_piece *piece = &pieces[shard->pieces - pieces + shard->piece_count];
-            add_piece(shard, piece, offsets[block], e->matrix[block]);
-            next++;
-        }
-    }
-}
-
-static reshard_status make_boxes(const exchange *e, bool receiving, bool joined,
-                                 reshard_layout **out_layout)
-{
-    reshard_context *context = e->collective.context;
-    size_t blocks = (size_t)e->size * (size_t)e->size;
-    size_t shard_count = joined ? (size_t)e->size : blocks;
-    reshard_spec *spec = NULL;
-    reshard_status status = RESHARD_OK;
-    int64_t *offsets = rs_allocate_array(context, blocks, sizeof *offsets);
-    reshard_piece *pieces = rs_allocate_array(context, blocks, sizeof *pieces);
-    reshard_shard *shards = rs_allocate_array(context, shard_count, sizeof *shards);
-    if (offsets == NULL || pieces == NULL || shards == NULL) {
-        status = rs_allocation_status();
-        goto out;
-    }
-    memset(pieces, 0, blocks * sizeof *pieces);
-    memset(shards, 0, shard_count * sizeof *shards);
-    find_offsets(e, offsets);
-    list_shards(e, receiving, joined, offsets, pieces, shards);
-    status = reshard_spec_boxes(context, 0, 1, &e->total, (int64_t)shard_count, shards, &spec);
-    if (status == RESHARD_OK)
-        status = reshard_layout_create(context, spec, 1, &e->total, out_layout);
-    status = rs_fail_within(status, "%s", e->collective.name);
-out:
-    reshard_spec_release(spec);
-    rs_release(context, shards, shard_count * sizeof *shards);
-    rs_release(context, pieces, blocks * sizeof *pieces);
-    rs_release(context, offsets, blocks * sizeof *offsets);
-    return status;
 }
 
 /* ---- running --------------------------------------------------------------------------------- */
@@ -210,7 +133,15 @@ static reshard_status make_end(const exchange *e, bool receiving, bool joined,
 {
     if (joined && e->equal)
         return make_chunks(e, receiving ? 1 : 0, out_layout);
-    return make_boxes(e, receiving, joined, out_layout);
+    const rs_ends ends = {.context = e->collective.context,
+                          .rank_count = e->size,
+                          .ndim = 1,
+                          .shape = &e->total,
+                          .matrix = e->matrix,
+                          .joined = joined};
+    reshard_status status =
+        rs_ends_make(&ends, receiving ? RS_FORM_RECEIVED : RS_FORM_SENT, out_layout);
+    return rs_fail_within(status, "%s", e->collective.name);
 }
 
 static reshard_status start(exchange *e, bool joined, const void *const *sources,

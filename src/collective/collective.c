@@ -12,19 +12,19 @@
 #include "base/digest.h"
 #include "base/error.h"
 #include "base/options.h"
+#include "collective/ends.h"
 #include "collective/work.h"
 #include "kernel/combine.h"
 
 #include <inttypes.h>
 
-/* ---- layouts of one dimension ---------------------------------------------------------------- */
+/* ---- counts ---------------------------------------------------------------------------------- */
 
 static reshard_status sum_counts(const rs_collective *c, int64_t count, const int64_t *counts,
-                                 int64_t *out_total, bool *out_equal)
+                                 int64_t *out_total)
 {
     int32_t size = reshard_group_size(c->group);
     int64_t total = 0;
-    *out_equal = true;
     for (int32_t i = 0; i < size; i++) {
         int64_t one = counts != NULL ? counts[i] : count;
         if (one < 0)
@@ -32,47 +32,9 @@ static reshard_status sum_counts(const rs_collective *c, int64_t count, const in
                            one);
         if (!rs_add(total, one, &total))
             return rs_fail(RESHARD_ERR_RANGE, "%s: the counts add up to more than 2^63-1", c->name);
-        *out_equal = *out_equal && (counts == NULL || one == counts[0]);
     }
     *out_total = total;
     return RESHARD_OK;
-}
-
-/* Makes a layout with one cut over a mesh of one axis: all ranks, or only the rank `only`. */
-static reshard_status make_layout(const rs_collective *c, const int32_t *only,
-                                  const reshard_placement *placement, int64_t total,
-                                  reshard_layout **out_layout)
-{
-    int32_t size = only != NULL ? 1 : reshard_group_size(c->group);
-    reshard_cut cut = {.axis = 0, .placement = *placement};
-    reshard_mesh *mesh = NULL;
-    reshard_spec *spec = NULL;
-    reshard_status status = reshard_mesh_create(c->context, 1, NULL, &size, only, &mesh);
-    if (status == RESHARD_OK)
-        status = reshard_spec_create(c->context, mesh, 1, &cut, &spec);
-    if (status == RESHARD_OK)
-        status = reshard_layout_create(c->context, spec, 1, &total, out_layout);
-    reshard_spec_release(spec);
-    reshard_mesh_release(mesh);
-    return rs_fail_within(status, "%s", c->name);
-}
-
-reshard_status rs_collective_split(const rs_collective *c, int64_t count, const int64_t *counts,
-                                   reshard_layout **out_layout)
-{
-    int64_t total;
-    bool equal;
-    reshard_status status = sum_counts(c, count, counts, &total, &equal);
-    if (status != RESHARD_OK)
-        return status;
-    /* Equal counts are kept as arithmetic, different ones as a list. */
-    reshard_placement placement = {.kind = RESHARD_SHARD, .dim = 0, .rule = RESHARD_CHUNK};
-    if (!equal) {
-        placement.rule = RESHARD_RAGGED;
-        placement.count = reshard_group_size(c->group);
-        placement.values = counts;
-    }
-    return make_layout(c, NULL, &placement, total, out_layout);
 }
 
 /* ---- parts of bytes -------------------------------------------------------------------------- */
@@ -99,23 +61,20 @@ reshard_status rs_collective_whole_bytes(const rs_collective *c, reshard_dtype d
 
 /* ---- collectives ----------------------------------------------------------------------------- */
 
-/* How the values lie at one end of a collective. */
-typedef enum form { COPIES, CONTRIBUTIONS, PARTS, AT_ROOT } form;
-
 typedef struct kind {
     const char *name;
-    form source, target;
+    rs_form source, target;
 } kind;
 
 static const kind kinds[] = {
-    {"exchange", COPIES, COPIES}, /* of an unknown kind, which is refused */
-    [RESHARD_ALL_GATHER] = {"all_gather", PARTS, COPIES},
-    [RESHARD_REDUCE_SCATTER] = {"reduce_scatter", CONTRIBUTIONS, PARTS},
-    [RESHARD_ALL_REDUCE] = {"all_reduce", CONTRIBUTIONS, COPIES},
-    [RESHARD_BROADCAST] = {"broadcast", AT_ROOT, COPIES},
-    [RESHARD_SCATTER] = {"scatter", AT_ROOT, PARTS},
-    [RESHARD_GATHER] = {"gather", PARTS, AT_ROOT},
-    [RESHARD_REDUCE] = {"reduce", CONTRIBUTIONS, AT_ROOT},
+    {"exchange", RS_FORM_COPIES, RS_FORM_COPIES}, /* of an unknown kind, which is refused */
+    [RESHARD_ALL_GATHER] = {"all_gather", RS_FORM_PARTS, RS_FORM_COPIES},
+    [RESHARD_REDUCE_SCATTER] = {"reduce_scatter", RS_FORM_CONTRIBUTIONS, RS_FORM_PARTS},
+    [RESHARD_ALL_REDUCE] = {"all_reduce", RS_FORM_CONTRIBUTIONS, RS_FORM_COPIES},
+    [RESHARD_BROADCAST] = {"broadcast", RS_FORM_AT_ROOT, RS_FORM_COPIES},
+    [RESHARD_SCATTER] = {"scatter", RS_FORM_AT_ROOT, RS_FORM_PARTS},
+    [RESHARD_GATHER] = {"gather", RS_FORM_PARTS, RS_FORM_AT_ROOT},
+    [RESHARD_REDUCE] = {"reduce", RS_FORM_CONTRIBUTIONS, RS_FORM_AT_ROOT},
 };
 
 typedef struct request {
@@ -125,17 +84,17 @@ typedef struct request {
     int32_t root;
     int64_t count;
     const int64_t *counts;
-    form source, target;
+    rs_form source, target;
 } request;
 
 static bool has_root(const request *r)
 {
-    return r->source == AT_ROOT || r->target == AT_ROOT;
+    return r->source == RS_FORM_AT_ROOT || r->target == RS_FORM_AT_ROOT;
 }
 
 static bool has_parts(const request *r)
 {
-    return r->source == PARTS || r->target == PARTS;
+    return r->source == RS_FORM_PARTS || r->target == RS_FORM_PARTS;
 }
 
 static reshard_status check_reduction(const request *r)
@@ -163,7 +122,7 @@ static reshard_status check_request(const request *r)
                        size);
     if (r->count < 0 && r->counts == NULL)
         return rs_fail(RESHARD_ERR_RANGE, "%s: the count is %" PRId64, c->name, r->count);
-    return r->source == CONTRIBUTIONS ? check_reduction(r) : RESHARD_OK;
+    return r->source == RS_FORM_CONTRIBUTIONS ? check_reduction(r) : RESHARD_OK;
 }
 
 /* Describes the request. Equal counts are described alike, whether given as one count or as a
@@ -173,7 +132,8 @@ static void ask(request *r, int64_t total)
     rs_collective *c = &r->collective;
     rs_digest digest;
     rs_collective_ask(c, (int32_t)c->dtype, has_root(r) ? r->root : -1,
-                      r->source == CONTRIBUTIONS ? (int32_t)r->reduction : -1, total, &digest);
+                      r->source == RS_FORM_CONTRIBUTIONS ? (int32_t)r->reduction : -1, total,
+                      &digest);
     for (int32_t i = 0; has_parts(r) && i < reshard_group_size(c->group); i++)
         rs_digest_u64(&digest, (uint64_t)(r->counts != NULL ? r->counts[i] : r->count));
     rs_digest_finish(&digest, c->asked.digest);
@@ -202,22 +162,8 @@ static void find_place(request *r)
     for (int32_t i = 0; has_parts(r) && i < reshard_group_rank(c->group); i++)
         offset += r->counts != NULL ? r->counts[i] : r->count;
     c->may_be_in_place = true;
-    c->in_place_elements = r->source == PARTS ? offset : -offset;
-    c->reduces = r->source == CONTRIBUTIONS;
-}
-
-static reshard_status make_end(const request *r, form how, int64_t total,
-                               reshard_layout **out_layout)
-{
-    reshard_placement placement = {.kind = RESHARD_REPLICATE};
-    if (how == PARTS)
-        return rs_collective_split(&r->collective, r->count, r->counts, out_layout);
-    if (how == CONTRIBUTIONS) {
-        placement.kind = RESHARD_PARTIAL;
-        placement.reduction = r->reduction;
-    }
-    return make_layout(&r->collective, how == AT_ROOT ? &r->root : NULL, &placement, total,
-                       out_layout);
+    c->in_place_elements = r->source == RS_FORM_PARTS ? offset : -offset;
+    c->reduces = r->source == RS_FORM_CONTRIBUTIONS;
 }
 
 /* Does everything that comes before the exchange itself. Local. */
@@ -225,23 +171,31 @@ static reshard_status prepare(request *r, int64_t **scratch, size_t scratch_byte
                               reshard_layout **out_source, reshard_layout **out_target)
 {
     int64_t total = r->count;
-    bool equal;
     reshard_status status = check_request(r);
     if (status == RESHARD_OK && has_parts(r))
-        status = sum_counts(&r->collective, r->count, r->counts, &total, &equal);
+        status = sum_counts(&r->collective, r->count, r->counts, &total);
     ask(r, total);
     if (status == RESHARD_OK && reshard_dtype_bits(r->collective.dtype) % 8 != 0) {
         *scratch = rs_allocate(r->collective.context, scratch_bytes);
         status = *scratch == NULL ? rs_allocation_status() : make_whole_bytes(r, *scratch);
         total = r->count;
         if (status == RESHARD_OK && has_parts(r))
-            status = sum_counts(&r->collective, r->count, r->counts, &total, &equal);
+            status = sum_counts(&r->collective, r->count, r->counts, &total);
     }
     if (status != RESHARD_OK)
         return status;
     find_place(r);
-    status = make_end(r, r->source, total, out_source);
-    return status == RESHARD_OK ? make_end(r, r->target, total, out_target) : status;
+    const rs_ends ends = {.context = r->collective.context,
+                          .rank_count = reshard_group_size(r->collective.group),
+                          .root = r->root,
+                          .reduction = r->reduction,
+                          .ndim = 1,
+                          .shape = &total,
+                          .counts = r->counts};
+    status = rs_ends_make(&ends, r->source, out_source);
+    if (status == RESHARD_OK)
+        status = rs_ends_make(&ends, r->target, out_target);
+    return rs_fail_within(status, "%s", r->collective.name);
 }
 
 static reshard_status start(const rs_collective *collective, const reshard_exchange *e,

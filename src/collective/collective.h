@@ -44,11 +44,6 @@ struct rs_digest;
 void rs_collective_ask(rs_collective *collective, int32_t dtype, int32_t root, int32_t reduction,
                        int64_t count, struct rs_digest *out_digest);
 
-/* Makes the layout of a line with counts[i] elements on rank i, or `count` on each if counts is
- * NULL. Equal counts give equal layouts either way. Errors: RANGE. */
-reshard_status rs_collective_split(const rs_collective *collective, int64_t count,
-                                   const int64_t *counts, reshard_layout **out_layout);
-
 /* The count in bytes if the dtype has less than a byte, otherwise the count itself. Errors:
  * UNSUPPORTED if these are not whole bytes, RANGE. */
 reshard_status rs_collective_whole_bytes(const rs_collective *collective, reshard_dtype dtype,

@@ -8,7 +8,10 @@
 #include "base/error.h"
 #include "collective/collective.h"
 #include "collective/work.h"
+#include "layout/derive.h"
 #include "layout/layout.h"
+
+#include <reshard/pytorch.h>
 
 /* Counts the dim from the front, so that ranks that write the same dim differently agree. */
 static reshard_status normalize_dim(int32_t ndim, int32_t dim, int32_t *out_dim)
@@ -36,10 +39,7 @@ static reshard_status make_layout(reshard_context *context, int32_t ndim, const 
         status = reshard_spec_chunk(context, dim, chunks->count, chunks->ranks, &spec);
     if (status == RESHARD_OK) /* each rank passes one buffer */
         status = rs_mesh_check_distinct(reshard_spec_mesh(spec));
-    if (status == RESHARD_OK)
-        status = reshard_layout_create(context, spec, ndim, shape, out_layout);
-    reshard_spec_release(spec);
-    return status;
+    return rs_layout_take(context, status, spec, ndim, shape, out_layout);
 }
 
 reshard_status reshard_local_shard_volume(reshard_context *context, int32_t ndim,

@@ -45,8 +45,8 @@ static reshard_status add_region(void *user, const rs_region *region)
         return RESHARD_ERR_RANGE; /* the caller sets the error text */
     }
     for (int32_t d = 0; d < state->picture->ndim; d++) {
-        reshard_status status = rs_grow(state->context, (void **)&state->edges[d],
-                                        &state->capacity[d], state->count + 2, sizeof(int64_t));
+        reshard_status status = rs_grow(state->context, &state->edges[d], &state->capacity[d],
+                                        state->count + 2, sizeof(int64_t));
         if (status != RESHARD_OK)
             return status;
         state->edges[d][state->count] = region->start[d];

@@ -173,8 +173,8 @@ static reshard_status add_operation(builder *b, const rs_operation *form, bool s
         peer = b->exec->part->rank;
     if (peer != b->exec->part->rank && !rs_group_is_near(b->exec->group, peer))
         return RESHARD_OK; /* it goes by message */
-    reshard_status status = rs_grow(b->exec->context, (void **)&b->operations, &b->capacity,
-                                    b->count + 1, sizeof *b->operations);
+    reshard_status status = rs_grow(b->exec->context, &b->operations, &b->capacity, b->count + 1,
+                                    sizeof *b->operations);
     if (status != RESHARD_OK)
         return status;
     rs_operation *made = &b->operations[b->count++];
@@ -312,7 +312,7 @@ static reshard_status note_peer(void *user, const reshard_move *move)
         if (b->peers[i] == peer)
             return RESHARD_OK; /* most repeats come at once; make_peers removes the rest */
     }
-    reshard_status status = rs_grow(b->exec->context, (void **)&b->peers, &b->peer_capacity,
+    reshard_status status = rs_grow(b->exec->context, &b->peers, &b->peer_capacity,
                                     b->peer_count + 1, sizeof *b->peers);
     if (status == RESHARD_OK)
         b->peers[b->peer_count++] = peer;

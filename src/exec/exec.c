@@ -277,23 +277,3 @@ void reshard_exec_destroy(reshard_exec *exec)
     rs_arena_release(&exec->arena);
     rs_release(exec->context, exec, sizeof *exec);
 }
-
-int64_t reshard_exec_source_count(const reshard_exec *exec)
-{
-    return exec->source_first[exec->source_count];
-}
-
-int64_t reshard_exec_target_count(const reshard_exec *exec)
-{
-    return exec->target_first[exec->target_count];
-}
-
-int64_t reshard_exec_source_first(const reshard_exec *exec, int32_t tensor)
-{
-    return exec->source_first[tensor];
-}
-
-int64_t reshard_exec_target_first(const reshard_exec *exec, int32_t tensor)
-{
-    return exec->target_first[tensor];
-}

@@ -261,10 +261,32 @@ static int64_t find_share(int64_t outer_count, int64_t turn_count)
     return share < RS_LINE_BYTES ? share : rs_divide_up(share, RS_LINE_BYTES) * RS_LINE_BYTES;
 }
 
+/* Runs copies that interleave their units in one memory at once, and the others after them. Returns
+ * false, having done nothing, if there are none of this kind. */
+static bool run_strands(int32_t count, const rs_copy *const *copies, const void *const *sources,
+                        void *const *targets)
+{
+    rs_strands strands;
+    bool woven = rs_strands_find(&strands, false, count, copies, sources, targets);
+    if (woven ? !rs_weave(&strands)
+              : !rs_strands_find(&strands, true, count, copies, sources, targets) ||
+                    !rs_unweave(&strands))
+        return false;
+    for (int32_t i = 0; i < count; i++) {
+        bool done = false;
+        for (int32_t k = 0; k < strands.count; k++)
+            done = done || strands.indices[k] == i;
+        if (!done)
+            rs_copy_run_part(copies[i], sources[i], targets[i], 0, rs_copy_outer_count(copies[i]));
+    }
+    rs_copy_fence();
+    return true;
+}
+
 void rs_copy_run_together(int32_t count, const rs_copy *const *copies, const void *const *sources,
                           void *const *targets)
 {
-    if (rs_weave(count, copies, sources, targets))
+    if (run_strands(count, copies, sources, targets))
         return;
     size_t bytes = 0;
     for (int32_t i = 0; i < count; i++)

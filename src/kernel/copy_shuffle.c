@@ -241,14 +241,15 @@ static int64_t count_ahead(const rs_plane *plane, int64_t column)
 static void run_staged(const rs_plane *plane, const shuffle *by, blocks_fn *run,
                        const unsigned char *source, unsigned char *target)
 {
-    rs_staging stage;
+    _Alignas(RS_LINE_BYTES) unsigned char memory[RS_STAGING_MEMORY(RS_STAGING_BYTES)];
+    rs_staging stage = {.bytes = memory, .capacity = RS_STAGING_BYTES, .cpu = plane->cpu};
     int64_t unit = plane->unit;
-    rs_staging_begin(&stage, plane->cpu, target);
+    rs_staging_begin(&stage, target);
     for (int64_t row = 0; row < plane->rows; row++) {
         const unsigned char *from = source + row * plane->source_row;
         if (row > 0 && plane->target_row != plane->columns * unit) {
             rs_staging_end(&stage);
-            rs_staging_begin(&stage, plane->cpu, target + row * plane->target_row);
+            rs_staging_begin(&stage, target + row * plane->target_row);
         }
         for (int64_t column = 0; column < plane->columns;) {
             int64_t room = rs_staging_room(&stage);

@@ -6,10 +6,9 @@
  */
 #include "kernel/kernels.h"
 
-void rs_staging_begin(rs_staging *stage, rs_cpu cpu, unsigned char *target)
+void rs_staging_begin(rs_staging *stage, unsigned char *target)
 {
     size_t lead = (uintptr_t)target % RS_LINE_BYTES;
-    stage->cpu = cpu;
     stage->target = target - lead;
     stage->lead = lead;
     stage->fill = lead;

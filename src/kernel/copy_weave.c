@@ -18,15 +18,13 @@
 #include <immintrin.h>
 #endif
 
-#define WEAVE_MAX 16
-
 typedef struct weave weave;
 
 /* Weaves `length` units of each source. `ahead` bytes may be read of each source, `room` bytes
  * written. */
 typedef struct piece {
     int64_t length;
-    const unsigned char *sources[WEAVE_MAX];
+    const unsigned char *sources[RS_STRANDS_MAX];
     unsigned char *target;
     int64_t ahead, room;
 } piece;
@@ -37,10 +35,10 @@ struct weave {
     int32_t count; /* of sources */
     int64_t unit;
     weave_fn *run;
-    int64_t groups;                        /* units of each source in a block */
-    _Alignas(64) unsigned char places[64]; /* of each byte of a block in its source vector */
-    uint64_t masks[WEAVE_MAX];             /* which bytes each source gives */
-    unsigned char shuffles[WEAVE_MAX][16]; /* for blocks of 16 bytes: both in one */
+    int64_t groups;                             /* units of each source in a block */
+    _Alignas(64) unsigned char places[64];      /* of each byte of a block in its source vector */
+    uint64_t masks[RS_STRANDS_MAX];             /* which bytes each source gives */
+    unsigned char shuffles[RS_STRANDS_MAX][16]; /* for blocks of 16 bytes: both in one */
 };
 
 typedef uint8_t __attribute__((may_alias)) unit1;
@@ -133,8 +131,8 @@ RS_AVX512 RS_INLINE void weave_blocks_64(const weave *by, const piece *what, int
 {
     const int64_t source_step = by->groups * by->unit, target_step = source_step * count;
     const __m512i places = _mm512_load_si512(by->places);
-    const unsigned char *sources[WEAVE_MAX];
-    __mmask64 masks[WEAVE_MAX];
+    const unsigned char *sources[RS_STRANDS_MAX];
+    __mmask64 masks[RS_STRANDS_MAX];
     for (int64_t k = 0; k < count; k++) {
         sources[k] = what->sources[k];
         masks[k] = by->masks[k];
@@ -194,7 +192,7 @@ RS_AVX2 static void weave_16(const weave *by, const piece *what)
         const int64_t unit = by->unit, count = by->count;                                   \
         const int64_t blocks = count_blocks(by, what, width, (count - 1) * unit + (width)); \
         unsigned char *target = what->target;                                               \
-        const unsigned char *sources[WEAVE_MAX];                                            \
+        const unsigned char *sources[RS_STRANDS_MAX];                                       \
         memcpy(sources, what->sources, sizeof sources);                                     \
         for (int64_t i = 0; i < blocks; i++)                                                \
             for (int64_t k = 0; k < count; k++, target += unit) {                           \
@@ -264,50 +262,42 @@ static bool choose(weave *by, rs_cpu cpu)
     (void)cpu;
     return unit <= RS_LINE_BYTES;
 }
-/* Swaps rows and columns if that makes the source dense along the columns. */
-static rs_plane turn(const rs_plane *plane)
-{
-    rs_plane turned = *plane;
-    if (plane->source_column != plane->unit && plane->source_row == plane->unit) {
-        turned.rows = plane->columns;
-        turned.columns = plane->rows;
-        turned.source_row = plane->source_column;
-        turned.source_column = plane->source_row;
-        turned.target_row = plane->target_column;
-        turned.target_column = plane->target_row;
-    }
-    return turned;
-}
-
-/* Columns may differ: what one copy has more than another is copied afterwards. */
-static bool is_alike(const rs_plane *a, const rs_plane *b)
-{
-    return a->rows == b->rows && a->unit == b->unit && a->source_column == a->unit &&
-           a->target_row == b->target_row && a->target_column == b->target_column;
-}
 
 /* The number of columns woven at a time, so that all sources and the target stay in the nearest
  * cache. */
 #define WEAVE_COLUMNS 1024
 
 /* The part of a row of the sources from `column` on. */
-static piece make_piece(const weave *by, const rs_plane *plane, const unsigned char *const *at,
-                        const int64_t *row_steps, int64_t row, int64_t column)
+static piece make_piece(const rs_strands *strands, int64_t row, int64_t column)
 {
-    piece made = {.ahead = (plane->columns - column) * by->unit};
-    for (int32_t i = 0; i < by->count; i++)
-        made.sources[i] = at[i] + row * row_steps[i] + column * by->unit;
+    piece made = {.ahead = (strands->columns - column) * strands->unit};
+    for (int32_t k = 0; k < strands->count; k++)
+        made.sources[k] =
+            strands->sources[k] + row * strands->planes[k].source_row + column * strands->unit;
     return made;
 }
 
-static void weave_row_staged(const weave *by, const rs_plane *plane, const unsigned char *const *at,
-                             const int64_t *row_steps, int64_t row, rs_staging *stage)
+static void weave_row(const weave *by, const rs_strands *strands, int64_t row,
+                      unsigned char *target)
 {
     int64_t step = by->count * by->unit;
-    for (int64_t column = 0; column < plane->columns;) {
+    for (int64_t column = 0; column < strands->columns; column += WEAVE_COLUMNS) {
+        piece what = make_piece(strands, row, column);
+        what.length = rs_min(WEAVE_COLUMNS, strands->columns - column);
+        what.target = target + column * step;
+        what.room = (strands->columns - column) * step;
+        by->run(by, &what);
+    }
+}
+
+static void weave_row_staged(const weave *by, const rs_strands *strands, int64_t row,
+                             rs_staging *stage)
+{
+    int64_t step = by->count * by->unit;
+    for (int64_t column = 0; column < strands->columns;) {
         int64_t room = rs_staging_room(stage);
-        piece what = make_piece(by, plane, at, row_steps, row, column);
-        what.length = rs_min(room / step, plane->columns - column);
+        piece what = make_piece(strands, row, column);
+        what.length = rs_min(room / step, strands->columns - column);
         what.target = rs_staging_next(stage);
         what.room = room + RS_LINE_BYTES;
         by->run(by, &what);
@@ -317,99 +307,36 @@ static void weave_row_staged(const weave *by, const rs_plane *plane, const unsig
     }
 }
 
-static void weave_plane(const weave *by, const rs_plane *plane, const unsigned char *const *at,
-                        const int64_t *row_steps, unsigned char *base)
+/* Copies what a strand has more than others in a row. */
+static void copy_rest(const rs_strands *strands, int32_t strand, int64_t row)
 {
-    rs_staging stage;
-    int64_t step = by->count * by->unit;
+    const rs_plane *plane = &strands->planes[strand];
+    const int64_t done = strands->columns;
+    rs_units_copy(strands->sources[strand] + row * plane->source_row + done * plane->unit,
+                  plane->unit,
+                  strands->targets[strand] + row * plane->target_row + done * plane->target_column,
+                  plane->target_column, plane->unit, plane->columns - done);
+}
+
+bool rs_weave(const rs_strands *strands)
+{
+    const rs_plane *plane = &strands->planes[0];
+    weave by = {.count = strands->count, .unit = strands->unit};
+    if (!choose(&by, plane->cpu))
+        return false;
+    _Alignas(RS_LINE_BYTES) unsigned char memory[RS_STAGING_MEMORY(RS_STAGING_BYTES)];
+    rs_staging stage = {.bytes = memory, .capacity = RS_STAGING_BYTES, .cpu = plane->cpu};
     for (int64_t row = 0; row < plane->rows; row++) {
-        unsigned char *target = base + row * plane->target_row;
+        unsigned char *target = strands->targets[0] + row * plane->target_row;
         if (plane->streams) {
-            rs_staging_begin(&stage, plane->cpu, target);
-            weave_row_staged(by, plane, at, row_steps, row, &stage);
+            rs_staging_begin(&stage, target);
+            weave_row_staged(&by, strands, row, &stage);
             rs_staging_end(&stage);
-            continue;
+        } else {
+            weave_row(&by, strands, row, target);
         }
-        for (int64_t column = 0; column < plane->columns; column += WEAVE_COLUMNS) {
-            piece what = make_piece(by, plane, at, row_steps, row, column);
-            what.length = rs_min(WEAVE_COLUMNS, plane->columns - column);
-            what.target = target + column * step;
-            what.room = (plane->columns - column) * step;
-            by->run(by, &what);
-        }
+        for (int32_t k = 0; k < strands->count; k++)
+            copy_rest(strands, k, row);
     }
-}
-
-/* Finds the copies that fill the target in turns, by their places. Returns false if a place is
- * missing. */
-static bool find_strands(int32_t count, const rs_copy *const *copies, void *const *targets,
-                         int32_t parts, int32_t *strands)
-{
-    const rs_plane first = turn(&copies[0]->plane);
-    const unsigned char *base = NULL;
-    int32_t found = 0;
-    for (int pass = 0; pass < 2; pass++) {
-        for (int32_t i = 0; i < count; i++) {
-            const unsigned char *target = targets[i];
-            const rs_plane plane = turn(&copies[i]->plane);
-            if (copies[i]->nest.count != 0 || !is_alike(&plane, &first))
-                continue;
-            if (pass == 0) {
-                base = base == NULL || target < base ? target : base;
-                continue;
-            }
-            int64_t place = (target - base) / first.unit;
-            if ((target - base) % first.unit != 0 || place >= parts || strands[place] >= 0)
-                return false;
-            strands[place] = i;
-            found++;
-        }
-    }
-    return found == parts;
-}
-
-/* Copies the columns from `first` on. */
-static void copy_rest(rs_plane plane, const unsigned char *source, unsigned char *target,
-                      int64_t first)
-{
-    for (int64_t row = 0; row < plane.rows; row++)
-        rs_units_copy(source + row * plane.source_row + first * plane.unit, plane.unit,
-                      target + row * plane.target_row + first * plane.target_column,
-                      plane.target_column, plane.unit, plane.columns - first);
-}
-
-bool rs_weave(int32_t count, const rs_copy *const *copies, const void *const *sources,
-              void *const *targets)
-{
-    if (count < 2 || copies[0]->kernel == NULL)
-        return false;
-    rs_plane plane = turn(&copies[0]->plane);
-    int64_t parts = plane.target_column / plane.unit;
-    if (parts < 2 || parts > rs_min(count, WEAVE_MAX) || plane.target_column % plane.unit != 0)
-        return false;
-    int32_t strands[WEAVE_MAX];
-    memset(strands, -1, sizeof strands);
-    weave by = {.count = (int32_t)parts, .unit = plane.unit};
-    if (!find_strands(count, copies, targets, by.count, strands) || !choose(&by, plane.cpu))
-        return false;
-    const unsigned char *at[WEAVE_MAX] = {NULL};
-    int64_t row_steps[WEAVE_MAX];
-    for (int32_t k = 0; k < by.count; k++) {
-        const rs_plane own = turn(&copies[strands[k]]->plane);
-        at[k] = sources[strands[k]];
-        row_steps[k] = own.source_row;
-        plane.columns = rs_min(plane.columns, own.columns);
-    }
-    weave_plane(&by, &plane, at, row_steps, targets[strands[0]]);
-    for (int32_t i = 0; i < count; i++) {
-        bool woven = false;
-        for (int32_t k = 0; k < by.count; k++)
-            woven = woven || strands[k] == i;
-        if (woven)
-            copy_rest(turn(&copies[i]->plane), sources[i], targets[i], plane.columns);
-        else
-            rs_copy_run_part(copies[i], sources[i], targets[i], 0, rs_copy_outer_count(copies[i]));
-    }
-    rs_copy_fence();
     return true;
 }

@@ -2,8 +2,8 @@
 /*
  * kernels.h - the kernels of copies, and how to find them. Each copies an rs_plane: copy_runs.c
  * long runs, copy_units.c short ones, copy_gather.c single elements and copy_shuffle.c units of any
- * length that are dense in the target, copy_weave.c several copies whose elements are dense in the
- * source, copy_transpose.c planes that are dense along different dims in source and target.
+ * length that are dense in the target, copy_transpose.c planes that are dense along different dims
+ * in source and target. copy_weave.c and copy_unweave.c run several copies at once (rs_strands).
  */
 #ifndef RS_KERNEL_KERNELS_H
 #define RS_KERNEL_KERNELS_H
@@ -45,18 +45,21 @@ RS_INLINE size_t rs_to_line(const unsigned char *target)
 }
 
 /* Collects bytes that follow one another in the target, and streams them in whole lines. The caller
- * writes up to rs_staging_room bytes at rs_staging_next, where RS_LINE_BYTES more may be spoilt,
- * adds their number to `fill`, and flushes. */
+ * provides the memory (RS_STAGING_MEMORY bytes from a line on) and the cpu, writes up to
+ * rs_staging_room bytes at rs_staging_next, where RS_LINE_BYTES more may be spoilt, adds their
+ * number to `fill`, and flushes. */
 #define RS_STAGING_BYTES 4096
+#define RS_STAGING_MEMORY(capacity) ((capacity) + 2 * RS_LINE_BYTES)
 typedef struct rs_staging {
-    _Alignas(RS_LINE_BYTES) unsigned char bytes[RS_STAGING_BYTES + 2 * RS_LINE_BYTES];
+    unsigned char *bytes;
+    size_t capacity;
+    rs_cpu cpu;
     unsigned char *target; /* where `bytes` goes: the beginning of a line */
     size_t lead;           /* bytes of the first line that are not ours, or written already */
     size_t fill;
-    rs_cpu cpu;
 } rs_staging;
 
-void rs_staging_begin(rs_staging *stage, rs_cpu cpu, unsigned char *target);
+void rs_staging_begin(rs_staging *stage, unsigned char *target);
 void rs_staging_flush(rs_staging *stage);
 void rs_staging_end(rs_staging *stage); /* writes the rest; begin again before the next byte */
 
@@ -67,7 +70,7 @@ RS_INLINE unsigned char *rs_staging_next(rs_staging *stage)
 
 RS_INLINE int64_t rs_staging_room(const rs_staging *stage)
 {
-    return (int64_t)(RS_STAGING_BYTES + RS_LINE_BYTES - stage->fill);
+    return (int64_t)(stage->capacity + RS_LINE_BYTES - stage->fill);
 }
 
 /* Copies each row as one run of plane.columns * plane.unit bytes. */
@@ -85,10 +88,28 @@ const rs_copy_kernel *rs_kernel_shuffle(const rs_plane *plane);
 extern const rs_copy_kernel rs_kernel_tiled;
 const rs_copy_kernel *rs_kernel_tile(const rs_plane *plane);
 
-/* Runs copies that interleave their elements in one target, all at once. Returns false, having done
- * nothing, if the copies are not of this kind. */
-bool rs_weave(int32_t count, const rs_copy *const *copies, const void *const *sources,
-              void *const *targets);
+/* Copies that interleave their units in one memory: unit i, i + count, i + 2 * count and so on of
+ * it belong to strand i. The other memories are dense along the columns. */
+#define RS_STRANDS_MAX 16
+typedef struct rs_strands {
+    int32_t count;
+    int64_t unit;
+    int64_t columns; /* that all strands have; some may have more */
+    /* by strand: its number among the given copies, its plane, its memories */
+    int32_t indices[RS_STRANDS_MAX];
+    rs_plane planes[RS_STRANDS_MAX];
+    const unsigned char *sources[RS_STRANDS_MAX];
+    unsigned char *targets[RS_STRANDS_MAX];
+} rs_strands;
+
+/* Finds such copies among the given ones, interleaved in one target or, if `apart`, in one source.
+ * Returns false if there are none. */
+bool rs_strands_find(rs_strands *strands, bool apart, int32_t count, const rs_copy *const *copies,
+                     const void *const *sources, void *const *targets);
+/* Run the strands, interleaved in one target or in one source, without a fence. Return false,
+ * having done nothing, if they are better run otherwise. */
+bool rs_weave(const rs_strands *strands);
+bool rs_unweave(const rs_strands *strands);
 
 /* Copies count units of `unit` bytes at the given steps. */
 void rs_units_copy(const unsigned char *source, int64_t source_step, unsigned char *target,

@@ -52,11 +52,11 @@ static reshard_status add_cell(cutter *c, const reshard_box *box, const int64_t 
                        "the boxes overlap in different ways that have more than %" PRId64
                        " owners in all; list fewer of them",
                        c->holder_max);
-    reshard_status status = rs_grow(c->context, (void **)&c->cells, &c->cell_capacity,
-                                    c->cell_count + 1, sizeof *c->cells);
+    reshard_status status =
+        rs_grow(c->context, &c->cells, &c->cell_capacity, c->cell_count + 1, sizeof *c->cells);
     if (status == RESHARD_OK)
-        status = rs_grow(c->context, (void **)&c->holders, &c->holder_capacity,
-                         c->holder_count + count, sizeof *c->holders);
+        status = rs_grow(c->context, &c->holders, &c->holder_capacity, c->holder_count + count,
+                         sizeof *c->holders);
     if (status != RESHARD_OK)
         return status;
     rs_cell *cell = &c->cells[c->cell_count++];

@@ -5,6 +5,15 @@
 
 #include <string.h>
 
+reshard_status rs_layout_take(reshard_context *context, reshard_status status, reshard_spec *spec,
+                              int32_t ndim, const int64_t *shape, reshard_layout **out_layout)
+{
+    if (status == RESHARD_OK)
+        status = reshard_layout_create(context, spec, ndim, shape, out_layout);
+    reshard_spec_release(spec);
+    return status;
+}
+
 reshard_status rs_layout_simple(reshard_context *context, int32_t rank_count, int32_t rank,
                                 const reshard_placement *placement, int32_t ndim,
                                 const int64_t *shape, reshard_layout **out_layout)
@@ -18,9 +27,7 @@ reshard_status rs_layout_simple(reshard_context *context, int32_t rank_count, in
         reshard_mesh_create(context, 1, NULL, &size, rank >= 0 ? &rank : NULL, &mesh);
     if (status == RESHARD_OK)
         status = reshard_spec_create(context, mesh, 1, &cut, &spec);
-    if (status == RESHARD_OK)
-        status = reshard_layout_create(context, spec, ndim, shape, out_layout);
-    reshard_spec_release(spec);
+    status = rs_layout_take(context, status, spec, ndim, shape, out_layout);
     reshard_mesh_release(mesh);
     return status;
 }
@@ -46,11 +53,7 @@ reshard_status rs_layout_replace_partial(reshard_layout *layout, const reshard_p
     }
     reshard_status status = reshard_spec_create(
         layout->context, (reshard_mesh *)reshard_spec_mesh(spec), count, cuts, &made);
-    if (status == RESHARD_OK)
-        status =
-            reshard_layout_create(layout->context, made, layout->ndim, layout->shape, out_layout);
-    reshard_spec_release(made);
-    return status;
+    return rs_layout_take(layout->context, status, made, layout->ndim, layout->shape, out_layout);
 }
 
 reshard_reduction rs_layout_reduction(const reshard_layout *layout)

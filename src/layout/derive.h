@@ -11,6 +11,10 @@
 
 #include <stdbool.h>
 
+/* Makes a layout of a spec, which is taken over; `status` is the result of making that. */
+RS_EXPORT reshard_status rs_layout_take(reshard_context *context, reshard_status status,
+                                        reshard_spec *spec, int32_t ndim, const int64_t *shape,
+                                        reshard_layout **out_layout);
 /* A layout with one axis over ranks 0 .. rank_count-1 or, if rank >= 0, over that rank alone. A
  * NULL placement means R. */
 RS_EXPORT reshard_status rs_layout_simple(reshard_context *context, int32_t rank_count,

@@ -9,6 +9,8 @@
 #include "base/shape.h"
 #include "layout/layout.h"
 
+#include <assert.h>
+
 /* The length of most intervals that a cut makes of a line of n elements; 0 if their lengths are
  * listed. */
 static int64_t interval_length(const rs_cut *cut, int64_t n)
@@ -33,6 +35,7 @@ static int64_t cut_runs(const rs_cut *cut, int64_t n, int64_t lines, int64_t len
             rs_multiply_up(cut->value_count, cut->rule == RESHARD_PACKED ? cut->piece_count : 1);
     if (cut->rule == RESHARD_CHUNK || cut->rule == RESHARD_BALANCED)
         borders = rs_min(borders, rs_multiply_up(lines, cut->piece_count));
+    assert(length >= 0 && runs >= 0 && borders >= 0);
     return rs_min(length, rs_add_up(runs, borders));
 }
 

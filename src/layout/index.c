@@ -11,6 +11,7 @@
 #include "base/context.h"
 #include "base/sort.h"
 
+#include <assert.h>
 #include <string.h>
 
 #define LEAF 8
@@ -71,11 +72,13 @@ static void select_lower(const builder *b, int64_t *order, int64_t count, int64_
         bool goes_left = middle < border || (middle == border && at_border-- > 0);
         order[next[!goes_left]++] = b->boxes[i];
     }
+    assert(next[0] == left && next[1] == count);
 }
 
 static void bound(const rs_index *index, const int64_t *order, int64_t count, int64_t *bounds)
 {
     int32_t ndim = index->ndim;
+    assert(count >= 1);
     memcpy(bounds, box_at(index, order[0]), (size_t)(2 * ndim) * sizeof *bounds);
     for (int64_t i = 1; i < count; i++) {
         const int64_t *b = box_at(index, order[i]);

@@ -25,8 +25,8 @@ struct reshard_shard_sink {
 reshard_status reshard_shard_sink_add(reshard_shard_sink *sink, const reshard_shard *shard)
 {
     reshard_layout *layout = sink->layout;
-    reshard_status status = rs_grow(layout->context, (void **)&sink->items, &sink->capacity,
-                                    sink->count + 1, sizeof *sink->items);
+    reshard_status status = rs_grow(layout->context, &sink->items, &sink->capacity, sink->count + 1,
+                                    sizeof *sink->items);
     if (status == RESHARD_OK)
         status = rs_shard_copy_checked(&layout->arena, layout->ndim, layout->shape, shard,
                                        &sink->items[sink->count]);
@@ -384,7 +384,7 @@ int32_t reshard_layout_rank_at(const reshard_layout *layout, int32_t index)
     return reshard_mesh_rank_at(layout->mesh, position_at(layout, index));
 }
 
-int32_t reshard_layout_rank_max(const reshard_layout *layout)
+int32_t rs_layout_rank_max(const reshard_layout *layout)
 {
     return reshard_layout_rank_at(layout, reshard_layout_rank_count(layout) - 1);
 }

@@ -161,6 +161,9 @@ int64_t rs_layout_shard_volume_sum(const reshard_layout *layout);
  * Exact for a listed layout, and if each dim is cut once and nothing is cut flat. */
 int64_t rs_layout_piece_estimate(const reshard_layout *layout, int32_t rank);
 /* Whether two layouts are equal, by their digests. */
+/* The highest rank that takes part; -1 if none does. */
+RS_EXPORT int32_t rs_layout_rank_max(const reshard_layout *layout);
+
 RS_EXPORT bool rs_layout_same(const reshard_layout *a, const reshard_layout *b);
 /* Rank from[i] becomes to[i]. `from` is increasing; ranks that are not in it keep their number. */
 typedef struct rs_rank_map {

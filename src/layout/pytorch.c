@@ -9,6 +9,8 @@
 #include "base/error.h"
 #include "layout/layout.h"
 
+#include <reshard/pytorch.h>
+
 #include <inttypes.h>
 
 reshard_status reshard_split_size(int64_t n, int64_t chunks, int64_t *out_size)

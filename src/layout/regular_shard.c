@@ -9,6 +9,7 @@
 #include "layout/flat.h"
 #include "layout/layout.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -28,8 +29,8 @@ static reshard_status add_piece(void *user, const rs_region *region, const rs_ho
         return rs_fail(RESHARD_ERR_RANGE,
                        "rank %d has more than the %" PRId64 " pieces that can be listed",
                        holder->rank, RS_PIECES_LISTED_MAX);
-    reshard_status status = rs_grow(list->context, (void **)&list->items, &list->capacity,
-                                    list->count + 1, sizeof *list->items);
+    reshard_status status =
+        rs_grow(list->context, &list->items, &list->capacity, list->count + 1, sizeof *list->items);
     if (status != RESHARD_OK)
         return status;
     reshard_piece *piece = &list->items[list->count++];
@@ -113,6 +114,7 @@ static reshard_status describe_shard(const reshard_layout *layout, int32_t rank,
     out_shard->partial = layout->partial;
     out_shard->reduction = layout->reduction;
     out_shard->contributor = contributor_of(layout, coordinates);
+    assert(out_shard->contributor < layout->contributor_count);
     out_shard->contributor_count = layout->contributor_count;
     out_shard->divisor = layout->divisor;
     shape_shard(layout, coordinates, out_shard);

@@ -11,6 +11,7 @@
 #include "layout/overlap.h"
 #include "text/text.h"
 
+#include <assert.h>
 #include <inttypes.h>
 
 static int64_t count_pieces(int64_t count, const reshard_shard *shards)
@@ -54,6 +55,7 @@ reshard_status rs_tiling_find_overlap(reshard_context *context, int32_t ndim, in
         fill_boxes(ndim, count, shards, boxes, owners);
         status = rs_overlap_find(&arena, ndim, pieces, boxes, &found, pair);
     }
+    assert(!found || (pair[0] != pair[1] && pair[0] < pieces && pair[1] < pieces));
     for (int i = 0; i < 2 && found; i++)
         out_pair[i] = owners[pair[i]];
     *out_found = found;

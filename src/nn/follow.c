@@ -9,9 +9,9 @@
 #include "base/error.h"
 #include "layout/layout.h"
 #include "tensor/core/scope.h"
-#include "tensor/dist/axes.h"
 #include "tensor/dist/lift.h"
 #include "tensor/ops/bag.h"
+#include "tensor/ops/layout_rules.h"
 
 #include <reshard/distributed.h>
 
@@ -116,54 +116,68 @@ static void append_cuts(rs_axes *axes, const rs_axes *from, int32_t dim, int32_t
     }
 }
 
-/* ---- linear ---------------------------------------------------------------------------------- */
+/* ---- layers whose operation has a table of rules --------------------------------------------- */
 
-/* Chooses a row of the table in ops.h for each axis. If the axis cuts the weight, x and bias
- * follow. Otherwise, if x is cut along its last dim, the matching slices of the weight are used. */
-static void want_linear(joint *j, int32_t last)
+/* Chooses a row of the table for each axis: by what the tensor `first` has, then `second`. */
+static bool follow(joint *j, const rs_layout_rules *rules, int32_t first, int32_t second)
 {
-    const rs_axes *x = &j->now[0], *weight = &j->now[1];
-    for (int32_t i = 0; i < x->count; i++) {
-        const reshard_placement *p = &x->cuts[i].placement;
-        bool sum = p->kind == RESHARD_PARTIAL && p->reduction == RESHARD_SUM;
-        bool rows = p->kind == RESHARD_SHARD && p->dim < last;
-        if ((sum || rows) && !is_cut(weight, x->cuts[i].axis))
-            rs_axes_set(&j->wanted[0], x->cuts[i].axis, *p);
-    }
-    append_cuts(&j->wanted[0], weight, 1, last, NULL);
-    append_cuts(&j->wanted[0], x, last, last, weight);
-    append_cuts(&j->wanted[1], weight, 0, 0, NULL);
-    append_cuts(&j->wanted[1], weight, 1, 1, NULL);
-    append_cuts(&j->wanted[1], x, last, 1, weight);
-    append_cuts(&j->wanted[2], weight, 0, 0, NULL);
+    if (!join(j, first))
+        return false;
+    if (j->tensors[first]->distribution == NULL)
+        return true;
+    rs_layout_rules_follow(rules, j->count, j->tensors, j->now, first, second, j->wanted);
+    return settle(j);
 }
 
+/* If an axis cuts the weight, x and bias follow. Otherwise, if x is cut along its last dim, the
+ * matching slices of the weight are used. */
 bool rs_follow_linear(reshard_tensor **tensors)
 {
     joint j = {.what = "linear", .row_slot = 0, .count = 3, .tensors = tensors};
-    if (!join(&j, 1))
-        return false;
-    if (tensors[1]->distribution == NULL || tensors[0]->ndim < 1 || tensors[1]->ndim != 2)
-        return true; /* the operation reports shapes that do not fit */
-    want_linear(&j, tensors[0]->ndim - 1);
-    return settle(&j);
+    if (tensors[0]->ndim < 1 || tensors[1]->ndim != 2) /* the operation reports it */
+        return rs_lift(j.what, j.row_slot, j.count, tensors);
+    return follow(&j, &rs_linear_rules, 1, 0);
 }
-
-/* ---- embedding ------------------------------------------------------------------------------- */
 
 bool rs_follow_embedding(reshard_tensor **tensors)
 {
     joint j = {.what = "embedding", .row_slot = -1, .count = 2, .tensors = tensors};
-    if (!join(&j, 0))
-        return false;
-    if (tensors[0]->distribution == NULL)
-        return true;
-    for (int32_t d = 0; d < tensors[0]->ndim; d++)
-        append_cuts(&j.wanted[0], &j.now[0], d, d, NULL);
-    for (int32_t d = 0; d < tensors[1]->ndim; d++)
-        append_cuts(&j.wanted[1], &j.now[1], d, d, &j.now[0]);
-    return settle(&j);
+    return follow(&j, &rs_embedding_rules, 0, 1);
 }
+
+bool rs_follow_norm(reshard_tensor **tensors)
+{
+    joint j = {.what = "norm", .row_slot = 0, .count = 3, .tensors = tensors};
+    return follow(&j, &rs_norm_rules, 0, -1);
+}
+
+bool rs_follow_activation(reshard_tensor **tensor)
+{
+    static const reshard_operation_rule rows[] = {{"S(*)", "S(*)", NULL}};
+    static const rs_layout_rules rules = RS_LAYOUT_RULES(rows, NULL);
+    joint j = {.what = "activation", .row_slot = -1, .count = 1, .tensors = tensor};
+    if ((*tensor)->distribution == NULL || !(*tensor)->distribution->layout->partial)
+        return true;
+    return follow(&j, &rules, 0, -1);
+}
+
+/* Both get the layout of the first that is not partial. If both are partial, they get the cuts of
+ * the first, and no partial axes. */
+bool rs_follow_add(reshard_tensor **tensors)
+{
+    static const reshard_operation_rule rows[] = {{"S(*), S(*)", "S(*)", NULL}};
+    static const rs_layout_rules rules = RS_LAYOUT_RULES(rows, NULL);
+    joint j = {.what = "add", .row_slot = -1, .count = 2, .tensors = tensors};
+    if (!rs_lift("add", -1, 2, tensors))
+        return false;
+    if (tensors[0]->distribution == NULL || rs_distributed_same(tensors[0], tensors[1]))
+        return true;
+    int32_t leading =
+        tensors[0]->distribution->layout->partial && !tensors[1]->distribution->layout->partial;
+    return follow(&j, &rules, leading, -1);
+}
+
+/* ---- bags ------------------------------------------------------------------------------------ */
 
 /* Axes that cut between bags stay, unless they cut the weight too, or do not cut indices and sizes
  * alike. */
@@ -189,54 +203,6 @@ bool rs_follow_bag(reshard_tensor **tensors)
         rs_axes_set(&j.wanted[RS_BAG_SIZES], axis, (reshard_placement){.kind = RESHARD_REPLICATE});
     }
     j.wanted[RS_BAG_SAMPLES] = j.wanted[RS_BAG_INDICES];
-    return settle(&j);
-}
-
-/* ---- norms and activations ------------------------------------------------------------------- */
-
-bool rs_follow_norm(reshard_tensor **tensors)
-{
-    joint j = {.what = "norm", .row_slot = 0, .count = 3, .tensors = tensors};
-    if (!join(&j, 0))
-        return false;
-    if (tensors[0]->distribution == NULL)
-        return true;
-    for (int32_t d = 0; d < tensors[0]->ndim - 1; d++)
-        append_cuts(&j.wanted[0], &j.now[0], d, d, NULL);
-    return settle(&j);
-}
-
-bool rs_follow_activation(reshard_tensor **tensor)
-{
-    if ((*tensor)->distribution == NULL || !(*tensor)->distribution->layout->partial)
-        return true;
-    joint j = {.what = "activation", .row_slot = -1, .count = 1, .tensors = tensor};
-    if (!join(&j, 0))
-        return false;
-    for (int32_t d = 0; d < (*tensor)->ndim; d++)
-        append_cuts(&j.wanted[0], &j.now[0], d, d, NULL);
-    return settle(&j);
-}
-
-/* ---- sums ------------------------------------------------------------------------------------ */
-
-/* Both get the layout of the first that is not partial. If both are partial, they get the cuts of
- * the first, and no partial axes. */
-bool rs_follow_add(reshard_tensor **tensors)
-{
-    joint j = {.what = "add", .row_slot = -1, .count = 2, .tensors = tensors};
-    if (!rs_lift("add", -1, 2, tensors))
-        return false;
-    if (tensors[0]->distribution == NULL || rs_distributed_same(tensors[0], tensors[1]))
-        return true;
-    int32_t leading =
-        tensors[0]->distribution->layout->partial && !tensors[1]->distribution->layout->partial;
-    if (!join(&j, leading))
-        return false;
-    for (int32_t i = 0; i < 2; i++) {
-        for (int32_t d = 0; d < tensors[leading]->ndim && d < tensors[i]->ndim; d++)
-            append_cuts(&j.wanted[i], &j.now[leading], d, d, NULL);
-    }
     return settle(&j);
 }
 

@@ -57,10 +57,8 @@ static reshard_status add_memory(state *s, const reshard_tensor *tensor)
         return status;
     }
     if (s->memory_count == s->memory_capacity) {
-        void *memory = s->memory;
-        reshard_status status = rs_grow(s->context, &memory, &s->memory_capacity,
+        reshard_status status = rs_grow(s->context, &s->memory, &s->memory_capacity,
                                         s->memory_count + 1, sizeof *s->memory);
-        s->memory = memory;
         if (status != RESHARD_OK)
             return status;
     }
@@ -331,14 +329,5 @@ reshard_status reshard_input_reshard_counts(const reshard_hook *hook,
     reshard_status status = find_state(hook, &s);
     if (status == RESHARD_OK)
         status = rs_report_write("saved counts", &s->counts, sizeof s->counts, out_counts);
-    return status;
-}
-
-reshard_status reshard_input_reshard_reset(reshard_hook *hook)
-{
-    state *s = NULL;
-    reshard_status status = find_state(hook, &s);
-    if (status == RESHARD_OK)
-        s->counts = (reshard_saved_counts){.held_bytes = s->counts.held_bytes};
     return status;
 }

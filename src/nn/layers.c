@@ -357,41 +357,28 @@ bool rs_layer_is_joint(const reshard_module *module)
 
 /* ---- activations ----------------------------------------------------------------------------- */
 
-static reshard_value forward_relu(reshard_module *module, void *user, reshard_value input)
+typedef struct activation {
+    reshard_tensor *(*run)(reshard_tensor *x);
+} activation;
+
+static reshard_value forward_activation(reshard_module *module, void *user, reshard_value input)
 {
     (void)module;
-    (void)user;
+    const activation *a = user;
     reshard_tensor *x = reshard_value_tensor(input);
-    return reshard_value_of(x != NULL && rs_follow_activation(&x) ? reshard_relu(x) : NULL);
+    return reshard_value_of(x != NULL && rs_follow_activation(&x) ? a->run(x) : NULL);
 }
 
-static reshard_value forward_gelu(reshard_module *module, void *user, reshard_value input)
-{
-    (void)module;
-    (void)user;
-    reshard_tensor *x = reshard_value_tensor(input);
-    return reshard_value_of(x != NULL && rs_follow_activation(&x) ? reshard_gelu(x) : NULL);
-}
-
-static reshard_value forward_silu(reshard_module *module, void *user, reshard_value input)
-{
-    (void)module;
-    (void)user;
-    reshard_tensor *x = reshard_value_tensor(input);
-    return reshard_value_of(x != NULL && rs_follow_activation(&x) ? reshard_silu(x) : NULL);
-}
-
-reshard_status reshard_activation_create(reshard_context *context, reshard_activation activation,
+reshard_status reshard_activation_create(reshard_context *context, reshard_activation which,
                                          reshard_module **out_module)
 {
-    static const reshard_module_kind kinds[] = {
-        {.name = "relu", .forward = forward_relu},
-        {.name = "gelu", .forward = forward_gelu},
-        {.name = "silu", .forward = forward_silu},
-    };
-    if ((int)activation < 0 || (size_t)activation >= sizeof kinds / sizeof *kinds)
-        return rs_fail(RESHARD_ERR_INVALID, "%d is not an activation", (int)activation);
-    return reshard_module_create(context, &kinds[activation], out_module);
+    static const char *const names[] = {"relu", "gelu", "silu"};
+    static const activation rows[] = {{reshard_relu}, {reshard_gelu}, {reshard_silu}};
+    if ((int)which < 0 || (size_t)which >= sizeof names / sizeof *names)
+        return rs_fail(RESHARD_ERR_INVALID, "%d is not an activation", (int)which);
+    reshard_module_kind kind = {
+        .name = names[which], .forward = forward_activation, .user = (void *)&rows[which]};
+    return reshard_module_create(context, &kind, out_module);
 }
 
 /* ---- sequential ------------------------------------------------------------------------------ */

@@ -66,11 +66,6 @@ const char *reshard_module_kind_name(const reshard_module *module)
     return module->kind_name;
 }
 
-void *reshard_module_user(const reshard_module *module)
-{
-    return module->kind.user;
-}
-
 /* ---- holdings -------------------------------------------------------------------------------- */
 
 rs_holding *rs_module_holding(const reshard_module *module, const char *name, size_t length)
@@ -103,14 +98,10 @@ static reshard_status add_holding(reshard_module *module, const char *name, cons
     reshard_status status = check_name(module, name);
     if (status != RESHARD_OK)
         return status;
-    if (module->holding_count == module->holding_capacity) {
-        void *holdings = module->holdings;
-        status = rs_grow(module->context, &holdings, &module->holding_capacity,
-                         module->holding_count + 1, sizeof *module->holdings);
-        module->holdings = holdings;
-        if (status != RESHARD_OK)
-            return status;
-    }
+    status = rs_grow(module->context, &module->holdings, &module->holding_capacity,
+                     module->holding_count + 1, sizeof *module->holdings);
+    if (status != RESHARD_OK)
+        return status;
     rs_holding holding = *given;
     holding.name = rs_text_copy(module->context, name);
     if (holding.name == NULL)

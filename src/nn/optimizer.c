@@ -56,10 +56,8 @@ static reshard_status add_parameter(reshard_optimizer *o, const reshard_named_te
     if (parameter->dtype != RESHARD_F32 && parameter->dtype != RESHARD_F64)
         return rs_fail(RESHARD_ERR_UNSUPPORTED, "\"%s\" is %s; optimizers step f32 and f64 only",
                        item->name, rs_tensor_describe(parameter).text);
-    void *moments = o->moments;
-    reshard_status status = rs_grow(o->context, &moments, &o->moments_capacity,
+    reshard_status status = rs_grow(o->context, &o->moments, &o->moments_capacity,
                                     o->moments_count + 1, sizeof *o->moments);
-    o->moments = moments;
     if (status != RESHARD_OK)
         return status;
     rs_moments *m = &o->moments[o->moments_count++];
@@ -84,10 +82,8 @@ static reshard_status add_slots(reshard_optimizer *o, const rs_moments *m)
     assert(m->parameter != NULL);
     const rs_distribution *d = m->parameter->distribution;
     int64_t count = d != NULL ? d->shard_count : 1;
-    void *slots = o->slots;
     reshard_status status =
-        rs_grow(o->context, &slots, &o->capacity, o->count + count, sizeof *o->slots);
-    o->slots = slots;
+        rs_grow(o->context, &o->slots, &o->capacity, o->count + count, sizeof *o->slots);
     for (int64_t i = 0; i < count && status == RESHARD_OK; i++)
         o->slots[o->count++] = (rs_step_slot){m, i, shard_of(m->parameter, i),
                                               shard_of(m->first, i), shard_of(m->second, i)};
@@ -201,15 +197,4 @@ void reshard_optimizer_clear_gradients(reshard_optimizer *o)
 void reshard_optimizer_set_learning_rate(reshard_optimizer *o, double rate)
 {
     o->set.rate = rate;
-}
-
-size_t reshard_optimizer_bytes(const reshard_optimizer *o)
-{
-    size_t bytes = 0;
-    for (int64_t i = 0; i < o->count; i++) {
-        const rs_step_slot *s = &o->slots[i];
-        bytes += s->first != NULL ? s->first->storage->byte_count : 0;
-        bytes += s->second != NULL ? s->second->storage->byte_count : 0;
-    }
-    return bytes;
 }

@@ -78,7 +78,7 @@ static reshard_status verify_same(reshard_context *context, reshard_tensor *tens
     (void)strcpy(what, "a tensor of ");
     (void)strcat(what, words.text);
     (void)strcat(what, " is not replicated");
-    return rs_agree(group, status, digest, what, 0, NULL);
+    return rs_agree_on(group, status, digest, what, 0, NULL);
 }
 
 /* Copies the chunk. A view would keep the memory of the whole tensor. */
@@ -222,9 +222,8 @@ reshard_status reshard_unpack_replicated(reshard_packed *p, reshard_tensor **out
     reshard_status status = make_layouts(p, &cut, &whole);
     if (status == RESHARD_OK)
         status = rs_distributed_wrap(p->context, p->cache, cut, p->kept->dtype, &p->kept, &chunks);
-    status = status == RESHARD_OK
-                 ? rs_redistribute(p->context, chunks, whole, p->kept->dtype, &gathered)
-                 : rs_agree(rs_exec_cache_group(p->cache), status, NULL, "unpack", 0, NULL);
+    status = rs_redistribute_after(status, rs_exec_cache_group(p->cache), "unpack", p->context,
+                                   chunks, whole, p->kept->dtype, &gathered);
     if (status == RESHARD_OK)
         status = restore(p, gathered, out_tensor);
     reshard_tensor_release(chunks);

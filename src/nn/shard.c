@@ -10,6 +10,7 @@
 #include "base/context.h"
 #include "base/digest.h"
 #include "base/error.h"
+#include "layout/layout.h"
 #include "nn/layers.h"
 #include "nn/module.h"
 #include "nn/sharding.h"
@@ -138,9 +139,9 @@ static reshard_status check_parameter(work *w, int64_t index)
     reshard_layout *layout = NULL;
     status =
         reshard_layout_create(w->root->context, entry->spec, p->old->ndim, p->old->shape, &layout);
-    if (status == RESHARD_OK && reshard_layout_rank_max(layout) >= reshard_group_size(w->group))
+    if (status == RESHARD_OK && rs_layout_rank_max(layout) >= reshard_group_size(w->group))
         status = rs_fail(RESHARD_ERR_RANGE, "the layout has a rank %d, and the group %d ranks",
-                         reshard_layout_rank_max(layout), reshard_group_size(w->group));
+                         rs_layout_rank_max(layout), reshard_group_size(w->group));
     reshard_layout_release(layout);
     return rs_fail_within(status, "parameter \"%s\"", entry->name);
 }

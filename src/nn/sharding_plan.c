@@ -74,10 +74,8 @@ reshard_status rs_sharding_add(reshard_sharding_plan *plan, const rs_sharding_en
     if (name == NULL)
         return rs_fail(RESHARD_ERR_INVALID, "sharding plan: a name is NULL");
     if (plan->count == plan->capacity) {
-        void *entries = plan->entries;
-        reshard_status status = rs_grow(plan->context, &entries, &plan->capacity, plan->count + 1,
-                                        sizeof *plan->entries);
-        plan->entries = entries;
+        reshard_status status = rs_grow(plan->context, &plan->entries, &plan->capacity,
+                                        plan->count + 1, sizeof *plan->entries);
         if (status != RESHARD_OK)
             return status;
     }

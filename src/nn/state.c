@@ -74,14 +74,11 @@ static bool is_wanted(const rs_named_list *l, const rs_holding *holding, wanted 
 reshard_status rs_named_list_add(rs_named_list *l, const char *prefix, const char *name,
                                  reshard_tensor *tensor)
 {
-    if (l->shown.count == l->capacity) {
-        void *items = l->items;
-        reshard_status status =
-            rs_grow(l->context, &items, &l->capacity, l->shown.count + 1, sizeof *l->items);
-        l->shown.items = l->items = items;
-        if (status != RESHARD_OK)
-            return status;
-    }
+    reshard_status status =
+        rs_grow(l->context, &l->items, &l->capacity, l->shown.count + 1, sizeof *l->items);
+    l->shown.items = l->items;
+    if (status != RESHARD_OK)
+        return status;
     char *path = join_path(l, prefix, name);
     if (path == NULL)
         return rs_allocation_status();
@@ -294,7 +291,7 @@ reshard_status rs_named_load(reshard_context *context, reshard_status status, re
     status = rs_fail_within(status, "load");
     group = group != NULL ? group : find_group(count, items);
     if (group != NULL)
-        status = rs_agree(group, status, NULL, "load", 0, NULL);
+        status = rs_agree(group, status, "load");
     for (int64_t i = 0; status == RESHARD_OK && i < mine->count; i++) {
         const reshard_named_tensor *given = find_item(count, items, mine->items[i].name);
         if (given != NULL)

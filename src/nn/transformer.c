@@ -140,7 +140,7 @@ reshard_status rs_attention_head(const reshard_module *module, int64_t *out_head
         return rs_fail(RESHARD_ERR_INVALID,
                        "a module of kind %s is not an attention of this library",
                        module->kind_name);
-    *out_head = ((const attention *)reshard_module_user(module))->head;
+    *out_head = ((const attention *)module->kind.user)->head;
     return RESHARD_OK;
 }
 

@@ -12,6 +12,7 @@
 #include "base/arena.h"
 #include "base/context.h"
 
+#include <assert.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -38,6 +39,7 @@ static int32_t nearest_open_column(const solver *s)
         if (!s->done[c] && (nearest < 0 || s->distance[c] < s->distance[nearest]))
             nearest = c;
     }
+    assert(nearest >= 0); /* there are more columns than rows that have entered */
     return nearest;
 }
 
@@ -45,6 +47,7 @@ static void relax(solver *s, int32_t row, int32_t through, int64_t so_far)
 {
     for (int32_t c = 0; c < s->n; c++) {
         int64_t distance = so_far + cost(s, row, c);
+        assert(distance >= so_far); /* reduced costs are not negative */
         if (!s->done[c] && distance < s->distance[c]) {
             s->distance[c] = distance;
             s->came_from[c] = through;
@@ -123,8 +126,10 @@ reshard_status rs_assignment_solve(reshard_context *context, int32_t n, const in
         }
         for (int32_t i = 0; i < waiting; i++)
             enter_row(&s, out_column_of_row[i]);
-        for (int32_t c = 0; c < n; c++)
+        for (int32_t c = 0; c < n; c++) {
+            assert(s.row_of_column[c] >= 0);
             out_column_of_row[s.row_of_column[c]] = c;
+        }
     }
     rs_arena_release(&arena);
     return status;

@@ -63,12 +63,11 @@ static reshard_status add_chosen(balancer *b, const rs_match *match, const rs_li
 {
     reshard_status status = check_room(b);
     if (status == RESHARD_OK)
-        status = rs_grow(b->plan->context, (void **)&b->chosen, &b->chosen_capacity,
-                         b->chosen_count + 1, sizeof *b->chosen);
+        status = rs_grow(b->plan->context, &b->chosen, &b->chosen_capacity, b->chosen_count + 1,
+                         sizeof *b->chosen);
     if (status == RESHARD_OK)
-        status =
-            rs_grow(b->plan->context, (void **)&b->chosen_template, &b->chosen_template_capacity,
-                    b->chosen_count + 1, sizeof *b->chosen_template);
+        status = rs_grow(b->plan->context, &b->chosen_template, &b->chosen_template_capacity,
+                         b->chosen_count + 1, sizeof *b->chosen_template);
     if (status != RESHARD_OK)
         return status;
     rs_chosen *chosen = &b->chosen[b->chosen_count];
@@ -87,8 +86,8 @@ static reshard_status add_demand(balancer *b, const rs_match *match,
 {
     reshard_status status = check_room(b);
     if (status == RESHARD_OK)
-        status = rs_grow(b->plan->context, (void **)&b->demands, &b->capacity, b->count + 1,
-                         sizeof *b->demands);
+        status =
+            rs_grow(b->plan->context, &b->demands, &b->capacity, b->count + 1, sizeof *b->demands);
     if (status == RESHARD_OK)
         b->demands[b->count++] = (demand){.source = *match->source,
                                           .target = *match->target,

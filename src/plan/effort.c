@@ -6,6 +6,7 @@
 #include "base/limits.h"
 #include "plan/entries.h"
 
+#include <assert.h>
 #include <inttypes.h>
 
 /* The steps along one link dim: this rank's spans, cut at the borders of the other side's. */
@@ -20,6 +21,7 @@ static int64_t dim_steps(const rs_link *link, const rs_link_side *mine, const rs
     rs_chain_coordinates(chain, coordinates, by_level);
     int64_t length = rs_min(link->size[along], rs_chain_length(chain, n, by_level));
     int64_t runs = rs_min(length, rs_chain_held_estimate(chain, n, by_level));
+    assert(length >= 0 && runs >= 0);
     int64_t steps =
         rs_chain_met_estimate(their_chain, theirs->layout->shape[their_dim], length, runs);
     if (!grid)

@@ -65,10 +65,8 @@ static reshard_status write_entry(entry_list *list, const rs_grid_entry *entry)
                        "one dimension meets the other side in more than %" PRId64
                        " irregular places",
                        RS_RECORDS_MAX);
-    void *items = list->items;
-    reshard_status status = rs_grow(list->arena->context, &items, &list->capacity, list->count + 1,
-                                    sizeof *list->items);
-    list->items = items;
+    reshard_status status = rs_grow(list->arena->context, &list->items, &list->capacity,
+                                    list->count + 1, sizeof *list->items);
     if (status == RESHARD_OK)
         list->items[list->count++] = *entry;
     return status;

@@ -113,12 +113,13 @@ static reshard_status copy_loops(rs_family *family, const rs_move *move, reshard
 static reshard_status write_record(rs_family *family, const rs_move *move)
 {
     assert(move->loop_count <= RS_LOOPS_MAX && move->contributor_count >= 1);
+    /* Nobody sends to itself. What it receives from itself is a keep. */
     assert(!move->sending || move->first.peer != move->mine);
     if (family->count == RS_RECORDS_MAX)
         return rs_fail(RESHARD_ERR_RANGE,
                        "the part of rank %d has more than the %" PRId64 " records that can be kept",
                        move->mine, RS_RECORDS_MAX);
-    reshard_status status = rs_grow(family->context, (void **)&family->items, &family->capacity,
+    reshard_status status = rs_grow(family->context, &family->items, &family->capacity,
                                     family->count + 1, sizeof *family->items);
     if (status != RESHARD_OK)
         return status;

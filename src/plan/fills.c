@@ -42,8 +42,8 @@ static reshard_status add_box(void *user, const reshard_box *box)
                        "target \"%.200s\": its links fill more than %" PRId64
                        " boxes: their steps do not divide each other",
                        list->target, RS_LINK_BOXES_MAX);
-    reshard_status status = rs_grow(list->context, (void **)&list->boxes, &list->capacity,
-                                    list->count + 1, sizeof *list->boxes);
+    reshard_status status =
+        rs_grow(list->context, &list->boxes, &list->capacity, list->count + 1, sizeof *list->boxes);
     if (status == RESHARD_OK)
         list->boxes[list->count++] = *box;
     return status;
@@ -151,7 +151,7 @@ static reshard_status keep_gap(const target_links *t, const box_list *gaps, cons
         rs_split_space_link(&gaps->space, box, strided);
         link.strided = strided;
     }
-    reshard_status status = rs_grow(plan->context, (void **)&plan->fills, &plan->fill_capacity,
+    reshard_status status = rs_grow(plan->context, &plan->fills, &plan->fill_capacity,
                                     plan->fill_count + 1, sizeof *plan->fills);
     if (status == RESHARD_OK)
         plan->fills[plan->fill_count++] = (rs_fill){t->target, link};

@@ -15,6 +15,7 @@
 #include "base/context.h"
 #include "base/search.h"
 
+#include <assert.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -35,6 +36,7 @@ typedef struct network {
 
 static void add_edge(network *n, int32_t from, int32_t to)
 {
+    assert(from != to && from < n->node_count && to < n->node_count);
     int32_t ends[2] = {from, to};
     for (int i = 0; i < 2; i++) {
         n->head[n->edge_count] = ends[1 - i];
@@ -113,6 +115,7 @@ static int64_t push_path(network *n)
     int64_t amount = INT64_MAX;
     for (int64_t i = 0; i < length; i++)
         amount = rs_min(amount, n->room[n->path[i]]);
+    assert(amount > 0 && length < n->node_count);
     for (int64_t i = 0; i < length; i++) {
         n->room[n->path[i]] -= amount;
         n->room[n->path[i] ^ 1] += amount;
@@ -130,6 +133,7 @@ static int64_t maximum_flow(network *n, int64_t load)
         while ((pushed = push_path(n)) != 0)
             total += pushed;
     }
+    assert(total <= n->total);
     return total;
 }
 
@@ -170,6 +174,7 @@ reshard_status rs_flow_share(reshard_context *context, const rs_flow_problem *pr
         RS_FIND_FIRST(limit, n.total, maximum_flow(&n, limit) == n.total);
         (void)maximum_flow(&n, limit);
         int64_t places = problem->first[problem->group_count];
+        assert(n.edge_count == 2 * (problem->group_count + places + problem->member_count));
         for (int64_t i = 0; i < places; i++)
             out_shares[i] = n.room[2 * (problem->group_count + i) + 1];
     }

@@ -171,6 +171,8 @@ static reshard_status run_others(grid *g, rs_move *move, free_axes *w)
 {
     rs_family *family = g->sending ? &g->moves->sends : &g->moves->receives;
     reshard_status status = RESHARD_OK;
+    for (int32_t i = 0; i < w->count; i++)
+        assert(w->axes[i].own >= 0 && w->axes[i].own < w->axes[i].count);
     for (w->fixed_upto = 0; w->fixed_upto < w->count && status == RESHARD_OK; w->fixed_upto++) {
         for (w->side = 0; w->side < 2 && status == RESHARD_OK; w->side++)
             status = run_axes(g, family, move, w);
@@ -194,7 +196,9 @@ static reshard_status keep_own(grid *g, rs_move *move, free_axes *w)
 static void add_free_axis(free_axes *w, int32_t count, int32_t own, int32_t peer_step,
                           int32_t contributor_step)
 {
-    assert(count >= 1 && w->count < RESHARD_AXES_MAX);
+    /* `own` may be -1, or beyond `count`: this rank may hold another piece than the entry's. Only
+     * where it holds the entry itself is it an index (run_others, keep_own). */
+    assert(count >= 1 && own >= -1 && w->count < RESHARD_AXES_MAX);
     if (count > 1)
         w->axes[w->count++] = (free_axis){count, own, peer_step, contributor_step};
 }

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/limits.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -32,6 +33,7 @@ static reshard_status meet(void *user, const rs_link_box *box)
     if (!rs_box_clip(s->link->ndim, s->match.box.start, s->match.box.size, s->my_box.start,
                      s->my_box.size))
         return RESHARD_OK;
+    assert(rs_volume(s->link->ndim, s->match.box.size) > 0);
     return s->fn(s->user, &s->match);
 }
 
@@ -75,6 +77,7 @@ static reshard_status run(const rs_link *link, const rs_link_side *mine, const r
                           int32_t rank, rs_match_fn fn, void *user)
 {
     search s = {.link = link, .mine = mine, .theirs = theirs, .fn = fn, .user = user};
+    assert(mine != theirs && mine->layout != NULL && theirs->layout != NULL);
     s.match.link = link;
     return rs_layout_visit_held(mine->layout, rank, see_my_region, &s);
 }

@@ -48,7 +48,7 @@ static reshard_status take_tensors(reshard_plan *plan, const char *which, int32_
             return rs_fail(RESHARD_ERR_UNSUPPORTED,
                            "%s %d: elements of %d bits (%s) cannot be moved one by one", which, i,
                            bits, reshard_dtype_name(given[i].dtype));
-        if (reshard_layout_rank_max(given[i].layout) == INT32_MAX)
+        if (rs_layout_rank_max(given[i].layout) == INT32_MAX)
             return rs_fail(RESHARD_ERR_RANGE,
                            "%s %d: rank %d is too large; ranks of a plan are at most %d", which, i,
                            INT32_MAX, INT32_MAX - 1);
@@ -63,7 +63,7 @@ static reshard_status take_tensors(reshard_plan *plan, const char *which, int32_
     for (int32_t i = 0; i < count; i++) {
         (void)reshard_layout_retain(tensors[i].layout);
         plan->rank_count =
-            (int32_t)rs_max(plan->rank_count, reshard_layout_rank_max(given[i].layout) + 1);
+            (int32_t)rs_max(plan->rank_count, rs_layout_rank_max(given[i].layout) + 1);
     }
     *out_tensors = tensors;
     return RESHARD_OK;

@@ -12,6 +12,7 @@
 #include "plan/assignment.h"
 #include "plan/plan.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,6 +48,7 @@ static reshard_status add_holders(void *user, const rs_match *match)
             int32_t index = index_of(k, holder.rank);
             if (index < 0)
                 continue;
+            assert(k->part < k->count && bytes >= 0);
             int64_t *kept = &k->matrix[(int64_t)k->part * k->count + index];
             *kept = rs_add_up(*kept, bytes);
             if (*kept > KEPT_BYTES_MAX)
@@ -156,8 +158,10 @@ reshard_status rs_plan_relabel(reshard_plan *plan)
         status = fill_matrix(plan, &k);
     if (status == RESHARD_OK)
         status = rs_assignment_solve(plan->context, k.count, k.matrix, players);
-    for (int32_t i = 0; i < k.count && status == RESHARD_OK; i++)
+    for (int32_t i = 0; i < k.count && status == RESHARD_OK; i++) {
+        assert(players[i] >= 0 && players[i] < k.count);
         players[i] = ranks[players[i]];
+    }
     if (status == RESHARD_OK)
         status = apply(plan, &k, players);
     if (status == RESHARD_OK) {

@@ -11,6 +11,7 @@
 #include "plan/part.h"
 #include "text/text.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -24,6 +25,7 @@ static void add_to_matrix(uint64_t *matrix, int32_t rank_count, const reshard_mo
     if (level == record->loop_count) {
         /* Nobody sends a fill, so it counts as kept. */
         int32_t source = peer < 0 ? record->target_rank : peer;
+        assert(source >= 0 && source < rank_count && record->target_rank < rank_count);
         matrix[(int64_t)source * rank_count + record->target_rank] += bytes;
         return;
     }

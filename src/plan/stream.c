@@ -11,6 +11,7 @@
 #include "base/sort.h"
 #include "plan/part.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +39,7 @@ static reshard_status add_entry(void *user, const reshard_move *move)
                        " single moves that can be listed",
                        move->source_rank, move->target_rank, RS_MOVES_LISTED_MAX);
     reshard_status status =
-        rs_grow(s->context, (void **)&s->entries, &s->capacity, s->count + 1, sizeof *s->entries);
+        rs_grow(s->context, &s->entries, &s->capacity, s->count + 1, sizeof *s->entries);
     if (status != RESHARD_OK)
         return status;
     entry *e = &s->entries[s->count];
@@ -82,6 +83,7 @@ static reshard_status finish(stream *s, const rs_stage *stage)
     offsets[0] = 0;
     for (size_t i = 0; i < count; i++) {
         const entry *e = &s->entries[i];
+        assert(i == 0 || compare_entries(e - 1, e) < 0); /* both ends find the same order */
         moves[i] = e->move;
         links[i] = e->link;
         offsets[i + 1] = offsets[i] + (uint64_t)rs_volume(e->move.ndim, e->move.size) *

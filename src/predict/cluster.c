@@ -34,6 +34,7 @@ static const struct field {
     {"read", SPEED, offsetof(reshard_cluster, read)},
     {"write", SPEED, offsetof(reshard_cluster, write)},
     {"copy", SPEED, offsetof(reshard_cluster, copy)},
+    {"cast", SPEED, offsetof(reshard_cluster, cast)},
 };
 enum { FIELD_COUNT = sizeof fields / sizeof fields[0] };
 
@@ -118,7 +119,7 @@ static reshard_status read_field(const char *text, size_t bytes, unsigned *seen,
         return rs_fail(
             RESHARD_ERR_SYNTAX,
             "cluster: \"%.*s\"; there are nodes, per_node, nic, intra, memory, scattered, "
-            "latency, read, write and copy, as in nodes=2,nic=50GB/s",
+            "latency, read, write, copy and cast, as in nodes=2,nic=50GB/s",
             shown, text);
     size_t value_bytes = equals == NULL ? 0 : bytes - name_bytes - 1;
     if (value_bytes == 0 || value_bytes >= VALUE_MAX_BYTES)

@@ -11,6 +11,7 @@
 #include "base/sort.h"
 #include "spec/build.h"
 
+#include <assert.h>
 #include <inttypes.h>
 
 reshard_status rs_dim_check(int64_t dim)
@@ -37,6 +38,7 @@ static reshard_status copy_values(rs_arena *arena, const reshard_placement *plac
                                   reshard_placement *out)
 {
     const int64_t *values = placement->values;
+    assert(placement->count >= 1 && values != NULL);
     out->values = rs_arena_copy(arena, values, (size_t)placement->count, sizeof *values);
     out->count = placement->count;
     return out->values != NULL ? RESHARD_OK : rs_allocation_status();
@@ -69,6 +71,7 @@ static reshard_status copy_at(rs_arena *arena, int32_t axis_size,
     }
     if (count == axis_size && axis_size > 1)
         return RESHARD_OK; /* held everywhere, which is R */
+    assert(sorted[0] >= 0 && sorted[count - 1] < axis_size);
     out->kind = RESHARD_AT;
     out->values = sorted;
     out->count = count;
@@ -122,6 +125,7 @@ static reshard_status copy_factor(const reshard_placement *placement, reshard_pl
         out->rule = RESHARD_CHUNK;
     else
         out->factor = placement->factor;
+    assert(out->rule == RESHARD_CHUNK || out->factor >= 1);
     return RESHARD_OK;
 }
 
@@ -164,6 +168,7 @@ reshard_status rs_cut_copy_checked(rs_arena *arena, const reshard_mesh *mesh,
                                    const reshard_cut *cut, reshard_cut *out_cut)
 {
     const reshard_placement *placement = &cut->placement;
+    assert(cut->axis >= 0 && cut->axis < mesh->axis_count);
     int32_t axis_size = mesh->sizes[cut->axis];
     *out_cut = (reshard_cut){.axis = cut->axis, .placement.kind = RESHARD_REPLICATE};
     switch (placement->kind) {

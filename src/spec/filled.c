@@ -23,6 +23,7 @@
 #include "base/sort.h"
 #include "spec/build.h"
 
+#include <assert.h>
 #include <inttypes.h>
 
 /* Twice the row-major number of a point, plus 1 if the corner counts -1. Points may lie on the far
@@ -62,6 +63,7 @@ static void choose_dimensions(corner_list *corners, int32_t ndim, const reshard_
 
 static void add_box(corner_list *corners, const reshard_box *box, bool negative)
 {
+    assert(corners->varied_count >= 0 && corners->varied_count <= RESHARD_NDIM_MAX);
     for (int32_t mask = 0; mask < 1 << corners->varied_count; mask++) {
         corner_key number = 0;
         bool minus = negative;
@@ -139,6 +141,7 @@ reshard_status rs_shard_check_filled(reshard_context *context, int32_t ndim,
         rs_piece_memory_box(ndim, shard, &shard->pieces[i], &box);
         add_box(&corners, &box, false);
     }
+    assert(corners.count <= capacity);
     rs_sort(corners.keys, corners.count, sizeof *corners.keys, compare_keys);
     reshard_status status = find_difference(&corners, shard);
     rs_release(context, corners.keys, capacity * sizeof *corners.keys);

@@ -87,6 +87,7 @@ static bool is_progression(const int32_t *ranks, int32_t count)
 
 reshard_status rs_mesh_check_distinct(const reshard_mesh *mesh)
 {
+    assert(!mesh->repeated || mesh->by_rank != NULL);
     for (int32_t i = 1; mesh->repeated && i < mesh->size; i++) {
         int32_t rank = mesh->listed[mesh->by_rank[i]];
         if (rank == mesh->listed[mesh->by_rank[i - 1]])
@@ -99,6 +100,7 @@ reshard_status rs_mesh_check_distinct(const reshard_mesh *mesh)
 static reshard_status index_by_rank(reshard_mesh *mesh)
 {
     size_t count = (size_t)mesh->size;
+    assert(mesh->listed != NULL && count >= 1);
     mesh->by_rank = rs_arena_allocate_array(&mesh->arena, count, sizeof *mesh->by_rank);
     if (mesh->by_rank == NULL)
         return rs_allocation_status();
@@ -151,6 +153,7 @@ static reshard_status set_axes(reshard_mesh *mesh, const char *const *names, con
         mesh->strides[i] = stride;
         stride *= sizes[i];
     }
+    assert(stride == mesh->size);
     mesh->names =
         rs_arena_allocate_array(&mesh->arena, (size_t)mesh->axis_count, sizeof *mesh->names);
     if (mesh->names == NULL)
@@ -186,6 +189,8 @@ reshard_status rs_mesh_build(reshard_context *context, int32_t axis_count, const
         reshard_mesh_release(mesh);
         return status;
     }
+    assert(mesh->step >= 1 && (mesh->listed == NULL) == (mesh->by_rank == NULL));
+    assert(!mesh->repeated || mesh->axis_count == 1);
     *out_mesh = mesh;
     return RESHARD_OK;
 }

@@ -33,18 +33,14 @@ typedef struct cuts_parser {
 
 static reshard_status add_value(cuts_parser *parser, int64_t value, int64_t limit)
 {
-    void *values = parser->values;
-    void *limits = parser->limits;
     if (parser->value_count == INT32_MAX)
         return rs_scan_fail(&parser->scan, parser->scan.position, RESHARD_ERR_RANGE,
                             "more than 2^31-1 items");
-    reshard_status status = rs_grow(parser->context, &values, &parser->value_capacity,
+    reshard_status status = rs_grow(parser->context, &parser->values, &parser->value_capacity,
                                     parser->value_count + 1, sizeof *parser->values);
-    parser->values = values;
     if (status == RESHARD_OK)
-        status = rs_grow(parser->context, &limits, &parser->limit_capacity, parser->value_count + 1,
-                         sizeof *parser->limits);
-    parser->limits = limits;
+        status = rs_grow(parser->context, &parser->limits, &parser->limit_capacity,
+                         parser->value_count + 1, sizeof *parser->limits);
     if (status != RESHARD_OK)
         return status;
     parser->values[parser->value_count] = value;

@@ -123,10 +123,8 @@ static reshard_status parse_place(boxes_parser *parser, reshard_piece *piece, pl
 static reshard_status parse_piece(boxes_parser *parser)
 {
     size_t start = rs_scan_here(parser->scan);
-    void *pieces = parser->pieces;
-    reshard_status status = rs_grow(parser->context, &pieces, &parser->capacity,
+    reshard_status status = rs_grow(parser->context, &parser->pieces, &parser->capacity,
                                     parser->piece_count + 1, sizeof *parser->pieces);
-    parser->pieces = pieces;
     if (status != RESHARD_OK)
         return status;
     reshard_piece *piece = &parser->pieces[parser->piece_count];

@@ -143,10 +143,8 @@ static reshard_status add_run(mesh_parser *parser, const rank_run *run)
 {
     if (parser->run_count > 0 && join_run(&parser->runs[parser->run_count - 1], run))
         return RESHARD_OK;
-    void *runs = parser->runs;
-    reshard_status status = rs_grow(parser->context, &runs, &parser->run_capacity,
+    reshard_status status = rs_grow(parser->context, &parser->runs, &parser->run_capacity,
                                     parser->run_count + 1, sizeof *parser->runs);
-    parser->runs = runs;
     if (status == RESHARD_OK)
         parser->runs[parser->run_count++] = *run;
     return status;

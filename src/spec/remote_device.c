@@ -12,7 +12,7 @@
  */
 #include "spec/scan.h"
 
-#include <reshard/spec.h>
+#include <reshard/pytorch.h>
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -6,6 +6,7 @@
 #include "spec/scan.h"
 #include "text/text.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -81,6 +82,7 @@ reshard_status rs_scan_expected(rs_scan *scan, const char *expected)
                                              rs_is_digit(byte_at(scan, here + length))))
             length++;
     }
+    assert(here + length <= scan->length);
     return rs_scan_fail(scan, here, RESHARD_ERR_SYNTAX, "expected %s, found \"%s\"", expected,
                         rs_excerpt_of(scan->text + here, length).text);
 }
@@ -89,6 +91,7 @@ int rs_scan_peek(rs_scan *scan)
 {
     while (is_space(byte_at(scan, scan->position)))
         scan->position++;
+    assert(scan->position <= scan->length);
     return byte_at(scan, scan->position);
 }
 
@@ -145,6 +148,7 @@ reshard_status rs_scan_number(rs_scan *scan, int64_t *out_number)
             return rs_scan_fail(scan, start, RESHARD_ERR_RANGE, "number too large");
         number = number * 10 + digit;
     }
+    assert(number >= 0 && scan->position > start);
     *out_number = number;
     return RESHARD_OK;
 }

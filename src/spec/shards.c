@@ -13,12 +13,14 @@
 #include "base/sort.h"
 #include "spec/build.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
 void rs_piece_memory_box(int32_t ndim, const reshard_shard *shard, const reshard_piece *piece,
                          reshard_box *out_box)
 {
+    assert(shard->ndim == ndim || shard->ndim == 1);
     out_box->ndim = shard->ndim;
     if (shard->ndim != ndim) {
         out_box->offset[0] = piece->at;
@@ -33,6 +35,7 @@ void rs_piece_memory_box(int32_t ndim, const reshard_shard *shard, const reshard
         out_box->size[d] = piece->box.size[d];
         rest %= strides[d];
     }
+    assert(rest == 0); /* the last stride is 1 */
 }
 
 /* ---- one piece ------------------------------------------------------------------------------- */
@@ -155,6 +158,7 @@ static reshard_status copy_pieces(rs_arena *arena, int32_t ndim, const reshard_s
         lower_offset(ndim, piece, out->piece_count == 0, out->offset);
         out->piece_count++;
     }
+    assert(out->piece_count == filled_count);
     return RESHARD_OK;
 }
 
@@ -206,12 +210,11 @@ reshard_status rs_boxes_init(rs_boxes_builder *builder, reshard_context *context
 reshard_status rs_boxes_add(rs_boxes_builder *builder, const reshard_shard *shard)
 {
     reshard_spec *spec = builder->spec;
+    assert(spec != NULL && builder->shard_count <= builder->capacity);
     if (builder->shard_count == INT32_MAX)
         return rs_fail(RESHARD_ERR_RANGE, "more than 2^31-1 shards");
-    void *shards = builder->shards;
-    reshard_status status = rs_grow(builder->context, &shards, &builder->capacity,
+    reshard_status status = rs_grow(builder->context, &builder->shards, &builder->capacity,
                                     builder->shard_count + 1, sizeof *builder->shards);
-    builder->shards = shards;
     if (status == RESHARD_OK)
         status = rs_shard_copy_checked(&spec->arena, spec->ndim, spec->shape, shard,
                                        &builder->shards[builder->shard_count]);

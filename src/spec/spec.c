@@ -8,6 +8,7 @@
 #include "base/context.h"
 #include "spec/build.h"
 
+#include <assert.h>
 #include <inttypes.h>
 
 reshard_status rs_spec_allocate(reshard_context *context, reshard_spec_kind kind,
@@ -78,6 +79,7 @@ static reshard_status check_repeated(const reshard_spec *spec, const reshard_cut
 static reshard_status add_cut(reshard_spec *spec, const reshard_cut *cut)
 {
     int32_t index = spec->cut_count;
+    assert(index < spec->mesh->axis_count);
     reshard_status status = check_axis(spec, index, cut->axis);
     if (status == RESHARD_OK)
         status = rs_cut_copy_checked(&spec->arena, spec->mesh, cut, &spec->cuts[index]);
@@ -115,6 +117,7 @@ reshard_status rs_spec_build_cuts(reshard_context *context, reshard_mesh *mesh, 
         reshard_spec_release(spec);
         return status;
     }
+    assert(spec->cut_count == cut_count);
     *out_spec = spec;
     return RESHARD_OK;
 }

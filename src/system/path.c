@@ -236,10 +236,8 @@ static int compare_names(const void *a, const void *b)
 reshard_status rs_names_add(rs_names *names, const char *name)
 {
     size_t bytes = strlen(name) + 1;
-    void *items = names->items;
     reshard_status status =
-        rs_grow(names->context, &items, &names->capacity, names->count + 1, sizeof(char *));
-    names->items = items;
+        rs_grow(names->context, &names->items, &names->capacity, names->count + 1, sizeof(char *));
     if (status != RESHARD_OK)
         return status;
     char *copy = rs_allocate(names->context, bytes);

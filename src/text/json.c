@@ -109,11 +109,35 @@ static reshard_status scan_escape(rs_json *json)
     return RESHARD_OK;
 }
 
+/* Whether some byte of the word is no plain one: a quote, a backslash, a control character, or part
+ * of a longer character. */
+static bool has_special(uint64_t word)
+{
+    const uint64_t ones = 0x0101010101010101u, tops = 0x8080808080808080u;
+    uint64_t quotes = word ^ (ones * '"'), backslashes = word ^ (ones * '\\');
+    /* Subtracting borrows into the top bit of bytes that are too small; those that had it set
+     * before are special as well. */
+    return ((word | (word - ones * 0x20) | (quotes - ones) | (backslashes - ones)) & tops) != 0;
+}
+
+/* Skips plain characters, which strings mostly consist of, eight at a time. */
+static void skip_plain(rs_json *json)
+{
+    uint64_t word;
+    while (json->count - json->at >= sizeof word) {
+        memcpy(&word, json->bytes + json->at, sizeof word);
+        if (has_special(word))
+            return;
+        json->at += sizeof word;
+    }
+}
+
 static reshard_status scan_string(rs_json *json, rs_json_kind kind, rs_json_token *token)
 {
     size_t begin = ++json->at;
     token->kind = kind;
     token->escaped = false;
+    skip_plain(json);
     while (json->at < json->count) {
         unsigned char c = (unsigned char)json->bytes[json->at];
         if (c == '"') {
@@ -308,6 +332,14 @@ reshard_status rs_json_next(rs_json *json, rs_json_token *out_token)
     return scan_value(json, out_token);
 }
 
+bool rs_json_next_member(rs_json *json, rs_json_token *out_token, reshard_status *status)
+{
+    if (*status == RESHARD_OK)
+        *status = rs_json_next(json, out_token);
+    return *status == RESHARD_OK && out_token->kind != RS_JSON_OBJECT_END &&
+           out_token->kind != RS_JSON_LIST_END;
+}
+
 reshard_status rs_json_expect(rs_json *json, rs_json_kind kind, const char *wanted,
                               rs_json_token *out_token)
 {
@@ -402,6 +434,8 @@ bool rs_json_token_is(const rs_json_token *token, const char *text)
 {
     const char *at = token->bytes, *end = token->bytes + token->count;
     size_t length = strlen(text), matched = 0;
+    if (!token->escaped)
+        return token->count == length && memcmp(token->bytes, text, length) == 0;
     while (at < end) {
         char decoded[4] = {0};
         char *out = decoded;

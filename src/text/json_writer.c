@@ -14,22 +14,19 @@ void rs_json_writer_init(rs_json_writer *writer, reshard_context *context)
 
 void rs_json_writer_release(rs_json_writer *writer)
 {
-    if (writer->bytes != NULL)
-        rs_release(writer->context, writer->bytes, (size_t)writer->capacity);
+    rs_release(writer->context, writer->bytes, (size_t)writer->capacity);
     *writer = (rs_json_writer){.context = writer->context};
 }
 
 /* Appends bytes unchanged. */
 static void put(rs_json_writer *writer, const char *bytes, size_t count)
 {
-    void *items = writer->bytes;
     if (writer->status != RESHARD_OK || count == 0)
         return;
     if (!writer->counts_only) {
         if (writer->capacity - writer->count < (int64_t)count) {
-            writer->status = rs_grow(writer->context, &items, &writer->capacity,
+            writer->status = rs_grow(writer->context, &writer->bytes, &writer->capacity,
                                      writer->count + (int64_t)count, 1);
-            writer->bytes = items;
             if (writer->status != RESHARD_OK)
                 return;
         }

@@ -214,6 +214,7 @@ static void try_checkpoints(void)
     REFUSES(reshard_checkpoint_unreadable, reshard_unreadable_tensor, (w.partly_readable, 0, wild));
     REFUSES(reshard_checkpoint_open, reshard_checkpoint_options, (NULL, ".", wild, &checkpoint));
     REFUSES(reshard_checkpoint_value, reshard_stored_value, (w.checkpoint, 0, wild));
+    REFUSES(reshard_checkpoint_text, reshard_stored_text, (w.other, 0, wild));
     REFUSES(reshard_checkpoint_tensor, reshard_stored_tensor, (w.checkpoint, 0, wild));
     REFUSES(reshard_checkpoint_piece, reshard_stored_piece, (w.checkpoint, 0, 0, wild));
     REFUSES(reshard_checkpoint_read_rank, reshard_read_options, (w.other, 0, 1, &part, wild));

@@ -108,9 +108,17 @@ bool convert_case_exists(const char *path)
     return lstat(path, &found) == 0;
 }
 
+bool convert_case_is_file(const char *path)
+{
+    struct stat found;
+    return lstat(path, &found) == 0 && S_ISREG(found.st_mode);
+}
+
 void convert_case_remove(const convert_case *c)
 {
-    if (convert_case_exists(c->target))
+    if (convert_case_is_file(c->target))
+        (void)remove(c->target);
+    else if (convert_case_exists(c->target))
         (void)rs_folder_remove(NULL, c->target);
     if (convert_case_exists(c->partial))
         (void)rs_folder_remove(NULL, c->partial);
@@ -131,7 +139,8 @@ static bool same_file(const char *a, const char *b, const char *name)
     bool same = true;
     for (int i = 0; i < 2; i++) {
         char path[512];
-        (void)snprintf(path, sizeof path, "%s/%s", i == 0 ? a : b, name);
+        (void)snprintf(path, sizeof path, "%s%s%s", i == 0 ? a : b, name[0] != '\0' ? "/" : "",
+                       name);
         same = same && rs_file_read_all(NULL, path, 1 << 24, &texts[i], &counts[i]) == RESHARD_OK;
     }
     same = same && counts[0] == counts[1] && memcmp(texts[0], texts[1], counts[0]) == 0;
@@ -146,6 +155,8 @@ bool convert_case_is_whole(const convert_case *c)
 {
     int counts[2] = {0, 0};
     bool same = true;
+    if (convert_case_is_file(c->expected))
+        return same_file(c->expected, c->target, "");
     for (int i = 0; i < 2; i++) {
         DIR *folder = opendir(i == 0 ? c->expected : c->target);
         if (folder == NULL)

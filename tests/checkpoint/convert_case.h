@@ -23,11 +23,12 @@ typedef struct convert_case {
 int convert_case_begin(convert_case *c);
 int convert_case_end(convert_case *c);
 
-/* Is target what expected is: the same names, the same bytes? */
+/* Is target what expected is: a file of the same bytes, or a folder of the same names and bytes? */
 bool convert_case_is_whole(const convert_case *c);
 /* Is the source as it was made? */
 bool convert_case_source_is_same(const convert_case *c);
 bool convert_case_exists(const char *path);
+bool convert_case_is_file(const char *path);
 /* Removes target and target.partial. */
 void convert_case_remove(const convert_case *c);
 

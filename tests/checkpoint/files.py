@@ -82,7 +82,7 @@ def read_rank(path):
 
 
 def told_tensors(layout):
-    """What RESHARD_LAYOUT says of each tensor, by name: as version 1 has it."""
+    """What RESHARD_LAYOUT says of each tensor, by name."""
     found = {}
     for group in layout["groups"]:
         said = {key: value for key, value in group.items() if key != "names"}
@@ -96,13 +96,16 @@ def told_tensors(layout):
     return found
 
 
-def strip_rank_files(folder, target):
-    """Rank files as strangers write them: without a word on how they are split, but for RESHARD_SHAPES of flat shards."""
+def strip_rank_files(folder, target, flat=False):
+    """Rank files as strangers write them: without a word on how they are split. flat: with tensors that are cut flat, whose
+    shapes cannot be found then. Returns the names of those that were left out."""
+    gone = set()
     for name in os.listdir(folder):
         if name.endswith(".safetensors"):
             tensors, layout = read_rank(f"{folder}/{name}")
-            told = {key: layout["tensors"][key]["shape"] for key in tensors if "flat" in layout["tensors"][key]["cuts"]}
-            write(f"{target}/{name}", tensors, {"format": "pt", **({"RESHARD_SHAPES": json.dumps(told)} if told else {})})
+            gone.update(key for key, said in layout["tensors"].items() if not flat and "flat" in said["cuts"])
+            write(f"{target}/{name}", {key: array for key, array in tensors.items() if key not in gone}, {"format": "pt"})
+    return gone
 
 
 def strides(shape):

@@ -99,7 +99,7 @@ static void check_boxes(const char *path, const reshard_checkpoint_options *opti
     assert_int_equal(tensor.bytes, 4 * COUNT);
     assert_int_equal(reshard_checkpoint_layout(checkpoint, 0, &layout), RESHARD_OK);
     assert_int_equal(reshard_layout_rank_count(layout),
-                     piece_count == 1 ? 1 : reshard_checkpoint_file_count(checkpoint));
+                     piece_count == 1 ? 1 : reshard_checkpoint_disk_file_count(checkpoint));
     reshard_layout_release(layout);
     for (int i = 0; i < 100; i++)
         check_box(checkpoint, &draw);

@@ -457,7 +457,7 @@ class Options(ConvertTest):
         self.assertIn("KiB shareable), ", said)
         self.assertNotIn("is a folder", said)
         said = self.read_text("convert", self.at("large"), self.at("x.safetensors"), "--dry-run")
-        self.assertIn("note: the target is a folder, although its name is like a file's\n", said)
+        self.assertIn("the target will be a folder", said)
         self.assertNotIn("were shared", said)
 
     def test_quiet_and_words(self):

@@ -96,6 +96,52 @@ class GgufTest(support.CommandTest):
         self.assertIn("Q4_K", text)
         self.assertIn("14 tensors are quantised", text)
 
+    def test_values_in_full(self):
+        """Hand-made key-values, as JSON and for people: every type, long lists and texts, and what a stranger might hide in them."""
+        nested = ["a", "b\n", "\x1b[2J", "\u202e", "\u65e5\u672c" * 1500, '"\\'] + [str(i) for i in range(200)]
+        keys = [("general.architecture", gguf.TEXT, "none"), ("x.u8", gguf.U8, 200), ("x.i8", gguf.I8, -3), ("x.u16", gguf.U16, 65535),
+                ("x.i16", gguf.I16, -32768), ("x.i32", gguf.I32, -7), ("x.i64", gguf.I64, -2 ** 63), ("x.u64", gguf.U64, 2 ** 64 - 1),
+                ("x.f32", gguf.F32, 0.1), ("x.f64", gguf.F64, 0.1), ("x.flag", gguf.BOOL, False), ("x.empty", (gguf.LIST, gguf.U32), []),
+                ("x.texts", (gguf.LIST, gguf.TEXT), nested), ("x.numbers", (gguf.LIST, gguf.I16), list(range(-500, 500))),
+                ("x.reals", (gguf.LIST, gguf.F32), [0.5, float("nan"), float("-inf")]), ("x.long", gguf.TEXT, "\u00e9" * 9001 + "end"),
+                ("x.bad", gguf.TEXT, b"a\xff\xc3b\x9b"), ("x.\x1b[31m", gguf.TEXT, "red")]
+        gguf.write(self.at("m.gguf"), keys, [("t", "F32", [1], floats([1]))])
+        values = {v["name"]: v for v in self.read_json("inspect", self.at("m.gguf"), "--values")["values"]}
+        types = ["u8", "i8", "u16", "i16", "u32", "i32", "f32", "bool", "str", None, "u64", "i64", "f64"]
+        for name, kind, content in keys:
+            with self.subTest(name=name):
+                is_list = isinstance(kind, tuple)
+                self.assertEqual(values[name]["type"], "list of " + types[kind[1]] if is_list else types[kind])
+                self.assertEqual(values[name].get("count"), len(content) if is_list else None)
+                expected = {"x.reals": [0.5, "nan", "-inf"], "x.bad": "a\ufffd\ufffdb\ufffd"}.get(name, content)
+                self.assertEqual(values[name]["full"], expected)
+        lines = self.read_text("inspect", self.at("m.gguf"), "--values").split("\n")
+        for line in ("  x.u64: u64 = 18446744073709551615", "  x.flag: bool = false", "  x.empty: list of 0 u32 = []",
+                     '  x.reals: list of 3 f32 = [0.5, "nan", "-inf"]', '  x.\\x1b[31m: str = "red"'):
+            self.assertIn(line, lines)
+        numbers = next(line for line in lines if line.startswith("  x.numbers"))
+        self.assertIn(f" = [{', '.join(str(i) for i in range(-500, -436))}, .. 1000 in all]", numbers)
+        self.assertFalse([c for line in lines for c in line if not " " <= c < "\x7f"], "all of it can be printed")
+        found = self.read_json("inspect", self.at("m.gguf"), "--values", "--include", "x.u*")
+        self.assertEqual(([v["name"] for v in found["values"]], found["tensors"]), (["x.u8", "x.u16", "x.u64"], []))
+
+    def test_values_that_are_too_long(self):
+        """A list and a text of 400 MB, which are holes: what is printed is bounded, as are time and memory."""
+        for kind, head in ((gguf.U8, struct.pack("<IIQ", gguf.LIST, gguf.U8, 400 << 20)), (gguf.TEXT, struct.pack("<IQ", gguf.TEXT, 400 << 20))):
+            with self.subTest(kind=kind):
+                data = b"GGUF" + struct.pack("<IQQ", 3, 1, 1) + gguf.text("x") + head
+                with open(self.at("m.gguf"), "wb") as file:
+                    file.write(data)
+                    file.seek(len(data) + (400 << 20))
+                    file.write(gguf.tensor_info("t", 0, [1], 0))
+                    file.write(b"\0" * (-file.tell() % 32) + floats([1]) + b"\0" * 28)
+                value, = self.read_json("inspect", self.at("m.gguf"), "--values")["values"]
+                self.assertTrue(value["too_long"])
+                self.assertNotIn("full", value)
+                text = self.read_text("inspect", self.at("m.gguf"), "--values")
+                self.assertLess(len(text), 1000)
+                self.assertIn("419430400" if kind == gguf.U8 else "too long", text)
+
     def test_digests_are_those_of_the_values(self):
         tensors = self.model()
         gguf.write(self.at("m.gguf"), [], tensors)

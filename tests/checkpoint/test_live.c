@@ -121,6 +121,16 @@ static bool check_load(const planning *made, const double *values, bool once, wo
     return right;
 }
 
+/* What one rank holds of one tensor. */
+static reshard_status read_shards(const reshard_checkpoint *checkpoint, int64_t tensor,
+                                  const reshard_layout *layout, int32_t rank, reshard_dtype dtype,
+                                  void *const *shards)
+{
+    const reshard_rank_tensor one = {
+        .tensor = tensor, .layout = layout, .dtype = dtype, .shards = shards};
+    return reshard_checkpoint_read_rank(checkpoint, rank, 1, &one, NULL);
+}
+
 /* The shards of every rank, read by a single process without a group. */
 static bool check_read(const planning *made, const double *values, words *said)
 {
@@ -130,8 +140,7 @@ static bool check_read(const planning *made, const double *values, words *said)
     reshard_status status = reshard_checkpoint_open(NULL, path, NULL, &checkpoint);
     for (int32_t rank = 0; rank < RANKS && status == RESHARD_OK; rank++) {
         (void)live_list_buffers(to, rank, shards);
-        status = reshard_checkpoint_read_shards(checkpoint, 0, made->target_layout, rank,
-                                                RESHARD_DTYPE_NONE, shards);
+        status = read_shards(checkpoint, 0, made->target_layout, rank, RESHARD_DTYPE_NONE, shards);
     }
     bool right = status == RESHARD_OK || words_say(said, "read: %s", reshard_error_text());
     right = right && values_check(made->target, values, to, said);
@@ -352,7 +361,7 @@ static void test_live__padding_is_zero(void **state)
     static double rows[6 * COLUMNS];
     void *shard = rows;
     memset(rows, 0xff, sizeof rows);
-    if (reshard_checkpoint_read_shards(checkpoint, 0, layout, 1, RESHARD_F64, &shard) != RESHARD_OK)
+    if (read_shards(checkpoint, 0, layout, 1, RESHARD_F64, &shard) != RESHARD_OK)
         fail_msg("%s", reshard_error_text());
     for (int64_t i = 0; i < 6 * COLUMNS; i++)
         assert_true(rows[i] == (i < 3 * COLUMNS ? (double)value_at(6 * COLUMNS + i) : 0));
@@ -384,8 +393,8 @@ static void test_live__refused_readings(void **state)
     void *shard = memory;
     for (size_t i = 0; i < sizeof readings / sizeof *readings; i++) {
         reshard_layout *layout = make_layout(readings[i].spec, readings[i].rows);
-        reshard_status status = reshard_checkpoint_read_shards(
-            checkpoint, readings[i].tensor, layout, 0, readings[i].dtype, &shard);
+        reshard_status status =
+            read_shards(checkpoint, readings[i].tensor, layout, 0, readings[i].dtype, &shard);
         if (status != readings[i].status || !strstr(reshard_error_text(), readings[i].says))
             fail_msg("%zu: %s: %s", i, reshard_status_name(status), reshard_error_text());
         reshard_layout_release(layout);

@@ -51,10 +51,10 @@ def make_dcp_safetensors(test, model):
 
 
 def make_rank_files(test, model):
-    tensors = {name: {"shape": list(shape), "cuts": "S(0)" if shape else "R"} for name, (_, shape, _) in model.items()}
+    groups = [{"shape": list(shape), "cuts": "S(0)" if shape else "R", "names": [name]} for name, (_, shape, _) in model.items()]
     for rank in range(WORLD):
         local = {name: item_files.local_part(array, (WORLD,), rank, [(0, 0)]) if array[1] else array for name, array in model.items()}
-        told = {"version": 1, "rank": rank, "mesh": "tp=2", "conversion": "0" * 32, "rules": "", "tensors": tensors}
+        told = {"version": 2, "rank": rank, "mesh": "tp=2", "conversion": "0" * 32, "rules": "", "groups": groups}
         files.write(test.at(f"rf/rank-{rank}.safetensors"), local, {"format": "pt", "RESHARD_LAYOUT": json.dumps(told)})
     return "rf", model, {}
 

@@ -278,9 +278,6 @@ static void test_read_rank__of_plans_alone(void **state)
         fail_msg("%s", reshard_error_text());
     assert_int_equal(reshard_checkpoint_read_rank(checkpoint, 1, 1, mine.tensors, NULL),
                      RESHARD_ERR_INVALID);
-    assert_int_equal(reshard_checkpoint_read_shards(checkpoint, GRID, mine.layouts[GRID], 1,
-                                                    RESHARD_DTYPE_NONE, &mine.shards[GRID]),
-                     RESHARD_ERR_INVALID);
     reshard_checkpoint_destroy(checkpoint);
     release_held();
 }

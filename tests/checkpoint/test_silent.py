@@ -349,9 +349,11 @@ def rewrite_layout(path, change):
     files.write(path, tensors, {**metadata, "RESHARD_LAYOUT": json.dumps(layout, separators=(",", ":"))})
 
 
-def use_version_1(layout):
-    layout.update(version=1, tensors=json.loads(json.dumps(files.told_tensors(layout))))
-    del layout["groups"]
+def change_tensors(layout, change):
+    """Changes {name: what is said of the tensor}; each becomes a group of its own."""
+    tensors = json.loads(json.dumps(files.told_tensors(layout)))
+    change(tensors)
+    layout["groups"] = [{**said, "names": [name]} for name, said in tensors.items()]
 
 
 class RankFiles(SilentTest):
@@ -381,9 +383,9 @@ class RankFiles(SilentTest):
         self.convert("ranks", "renamed")
         self.check_same("hf", "renamed")
 
-    def test_version_1_is_read(self):
+    def test_groups_of_one_tensor(self):
         for path in self.paths:
-            rewrite_layout(path, use_version_1)
+            rewrite_layout(path, lambda layout: change_tensors(layout, lambda tensors: None))
         self.convert("ranks", "hf", "--verify")
         self.assertEqual(files.read_hf(self.at("hf")), self.model)
 
@@ -454,7 +456,7 @@ class RankFiles(SilentTest):
         self.fails("ranks", "x", words="were written by different conversions")
         os.unlink(self.paths[2])
         for name, change, words in [
-                ("version", lambda layout: layout.update(version=3), "version 3, and this release reads versions 1 to 2"),
+                ("version", lambda layout: layout.update(version=3), "version 3, and this release reads version 2"),
                 ("version", lambda layout: layout.pop("version"), "has no version"),
                 ("rank", lambda layout: layout.update(rank=1), "are both of rank 1"),
                 ("rank", lambda layout: layout.update(rank=9), "is of rank 9, which tp=4 does not have"),
@@ -480,7 +482,7 @@ class RankFiles(SilentTest):
                 ("padded", lambda t: t["lm_head.weight"].update(padded=[128]), "padded shape"),
                 ("more", lambda t: t.update(none={"shape": [4], "cuts": "R"}), 'tensor "none": the files say that it is there'),
                 ("less", lambda t: t.pop("lm_head.weight"), 'tensor "lm_head.weight": the files do not say how it is split'),
-                ("huge", lambda t: t["lm_head.weight"].update(shape=[2**62, 2**62]), "lm_head.weight"),
+                ("huge", lambda t: t["lm_head.weight"].update(shape=[2**62, 2**62]), "a padded shape that does not fit"),
                 ("deep", lambda t: t["lm_head.weight"].update(shape=[1] * 40, padded=[1] * 40), "lm_head.weight")]:
             with self.subTest(name=name):
                 os.makedirs(self.at(name), exist_ok=True)
@@ -488,7 +490,7 @@ class RankFiles(SilentTest):
                     copy = self.at(f"{name}/{os.path.basename(path)}")
                     with open(path, "rb") as old, open(copy, "wb") as new:
                         new.write(old.read())
-                    rewrite_layout(copy, lambda layout: (use_version_1(layout), change(layout["tensors"])))
+                    rewrite_layout(copy, lambda layout: change_tensors(layout, change))
                 self.fails(name, "x", words=words)
 
 
@@ -642,6 +644,17 @@ class WrongFrom(SilentTest):
         self.assertRegex(done.stderr, r'\Areshard: warning: tensor "lm_head.weight" is 100x32, but config.json says that its dimension 1 is 64 '
                                       r"\(\$hidden_size, llama:\d+\); \d+ of 19 tensors that config.json describes do not fit\n\Z")
         self.assertEqual(self.notes("odd", "set", "--set", "hidden_size=32"), ['copied along: 1 file ("config.json")'])
+
+    def test_gated_queries_have_twice_the_rows(self):
+        """Qwen3-Next has a gate behind each head of its queries, in the bias too: no size is wrong, and heads stay whole."""
+        config = {"model_type": "qwen3_next", "hidden_size": 8, "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 4,
+                  "num_hidden_layers": 1, "attention_bias": True}
+        at = "model.layers.0.self_attn.q_proj."
+        self.write_hf("gated", {at + "weight": tensor(self.rnd, "F32", 16, 8), at + "bias": tensor(self.rnd, "F32", 16)}, config)
+        done = support.run("convert", self.at("gated"), self.at("out"), "--to", "tp=2", "--format", "rank-files", "--quiet")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        layout = files.read_rank(self.at("out/rank-00000-of-00002.safetensors"))[1]
+        self.assertEqual({name: said["cuts"] for name, said in layout["tensors"].items()}, dict.fromkeys((at + "weight", at + "bias"), "S(0, unit=8)"))
 
 
 class Meanwhile(SilentTest):

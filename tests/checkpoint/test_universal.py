@@ -88,13 +88,27 @@ class Writing(ZeroTest):
                 self.check_all(zero, "universal")
                 self.assertNotIn("stay behind: optimizer.param_groups", said)
                 self.assertNotIn("how many steps the optimizer has made", said)
+                self.assertNotIn("of weights", said)  # the model files of other ranks repeat the first one's
 
     def test_again(self):
         """Universal to universal: the same tensors, values and steps."""
         zero = self.make(3, 4)
         self.convert("in", "universal", "--format", "universal")
-        self.convert("universal", "again", "--format", "universal")
+        said = self.convert("universal", "again", "--format", "universal")
         self.check_written(zero, "again")
+        for words in ("of weights", "1 folder"):  # stage 3's copy of the model file; the folder of parameters
+            self.assertNotIn(words, said)
+
+    def test_strays(self):
+        """The folder of parameters counts as read; what is not read in it is told."""
+        zero = self.make(3, 2)
+        self.convert("in", "universal", "--format", "universal")
+        folder = f"universal/global_step{zero.step}_universal/zero"
+        for stray in ("README", f"{next(iter(zero.params))}/old.bak"):
+            with open(self.at(f"{folder}/{stray}"), "w", encoding="ascii") as file:
+                file.write("x")
+        said = self.convert("universal", "again", "--format", "universal")
+        self.assertIn('left out: 2 files in the folder zero ("README" and others), not of a state of a parameter', said)
 
     def test_steps_that_are_tensors(self):
         zero = self.make(3, 2, step_tensor=True)

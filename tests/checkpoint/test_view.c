@@ -149,6 +149,16 @@ static void test_view__live_loads(void **state)
     reshard_layout_release(l.layout);
 }
 
+/* What one rank holds of one tensor. */
+static reshard_status read_shards(const reshard_checkpoint *checkpoint, int64_t tensor,
+                                  const reshard_layout *layout, int32_t rank, reshard_dtype dtype,
+                                  void *const *shards)
+{
+    const reshard_rank_tensor one = {
+        .tensor = tensor, .layout = layout, .dtype = dtype, .shards = shards};
+    return reshard_checkpoint_read_rank(checkpoint, rank, 1, &one, NULL);
+}
+
 /* Every third element of what is computed, as it is and cast. */
 static void check_computed(const reshard_checkpoint *view, reshard_dtype dtype)
 {
@@ -159,8 +169,7 @@ static void check_computed(const reshard_checkpoint *view, reshard_dtype dtype)
     void *shards[] = {dtype == RESHARD_F32 ? (void *)narrow : wide};
     assert_int_equal(reshard_layout_parse(NULL, "3: S(0/1)", 1, &length, &layout), RESHARD_OK);
     for (int32_t rank = 0; rank < 3; rank++) {
-        assert_int_equal(reshard_checkpoint_read_shards(view, 2, layout, rank, dtype, shards),
-                         RESHARD_OK);
+        assert_int_equal(read_shards(view, 2, layout, rank, dtype, shards), RESHARD_OK);
         for (int64_t i = 0; i < VOLUME / 3; i++)
             assert_true((dtype == RESHARD_F32 ? (double)narrow[i] : wide[i]) ==
                         (double)value_at('c', 3 * i + rank) + 1);
@@ -179,9 +188,8 @@ static void test_view__shards_of_a_rank(void **state)
     for (int32_t rank = 0; rank < 4; rank++) {
         float part[4 * COLUMNS];
         void *shards[] = {part};
-        assert_int_equal(
-            reshard_checkpoint_read_shards(view, 0, layout, rank, RESHARD_DTYPE_NONE, shards),
-            RESHARD_OK);
+        assert_int_equal(read_shards(view, 0, layout, rank, RESHARD_DTYPE_NONE, shards),
+                         RESHARD_OK);
         for (int64_t i = 0; i < 4 * COLUMNS; i++)
             assert_true(part[i] == both_at(4 * rank + i / COLUMNS, i % COLUMNS));
     }

@@ -190,7 +190,7 @@ class DocsTest(CommandTest):
             self.assertEqual(set(re.findall(r"\b\d+\.\d+\.\d+\b", recipe)), {version})
 
     def test_snippets_are_cut_from_examples(self):
-        examples = [text for _, text in read_files("examples/*.c")]
+        examples = [text for _, text in [*read_files("examples/*.c"), *read_files("examples/reference/*.c")]]
         snippets = [snippet for _, page in [*read_files("*.md"), *read_files("docs/*.md"), *read_files("docs/answers/*.md"), *self.read_pages()]
                     for snippet in re.findall(r"^```c\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)]
         self.assertGreaterEqual(len(snippets), 1)

@@ -4,6 +4,7 @@
     python3 test_draw.py build/dev/reshard --write
 
 tests/draw/draw_random.c reads random pictures back and holds them against the layouts, element by element."""
+import errno
 import fcntl
 import json
 import os
@@ -51,6 +52,18 @@ def parse_ranks(label):
     return ranks
 
 
+def read_all(master):
+    """Everything that a terminal is sent. One read may return only a part: the kernel passes on what was written when it finds the time."""
+    parts = []
+    try:
+        while part := os.read(master, 1 << 16):
+            parts.append(part)
+    except OSError as error:
+        if error.errno != errno.EIO:  # the other end is closed, and nothing is left
+            raise
+    return b"".join(parts)
+
+
 class DrawTest(CommandTest):
     def test_pictures(self):
         pictures = read_pictures()
@@ -84,12 +97,11 @@ class DrawTest(CommandTest):
         master, slave = self.open_terminal()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 40, 0, 0))
         environment = {**os.environ, "TERM": "xterm-256color", "NO_COLOR": "", **variables}
-        with subprocess.Popen([support.COMMAND, *arguments], stdout=slave, env=environment) as running:
-            running.wait(50)
-        os.close(slave)
-        shown = os.read(master, 1 << 16).decode("utf-8").replace("\r\n", "\n")
+        with subprocess.Popen([support.COMMAND, *arguments], stdout=slave, env=environment):
+            os.close(slave)
+            shown = read_all(master)
         os.close(master)
-        return shown
+        return shown.decode("utf-8").replace("\r\n", "\n")
 
     def test_terminals_without_unicode(self):
         arguments = ["layout", "2: S(0)", "--shape", "8x8", "--draw"]

@@ -2,6 +2,7 @@
 """`reshard plan --cluster` beside predictions made here: from the matrix of bytes alone, and from every element's place in memory."""
 import collections
 import itertools
+import math
 import os
 import random
 import tempfile
@@ -188,10 +189,13 @@ class Predictions(support.CommandTest):
             self.read_text("bench", "model", "model", "--bytes", "4M", cwd=folder)
             self.read_text("convert", "model", "shards", "--to", "fsdp=8", "--quiet", cwd=folder)
             seen = set()
-            for source, *options in [("model", "--to", "tp=4"), ("model", "--format", "hf"), ("shards",), ("shards", "--to", "tp=2", "--dtype", "f32")]:
-                found = self.read_json("plan", source, *options, "--cluster", "read=3MB/s,write=2MB/s,copy=5MB/s", cwd=folder)
+            for source, *options in [("model", "--to", "tp=4"), ("model", "--format", "hf"), ("shards",), ("shards", "--to", "tp=2", "--dtype", "f32"),
+                                     ("model", "--to", "tp=2", "--dtype", "*.mlp.*=f16")]:
+                found = self.read_json("plan", source, *options, "--tensors", "--cluster", "read=3MB/s,write=2MB/s,copy=5MB/s,cast=700KB/s", cwd=folder)
                 shared = found["bytes_shared"]
-                expected = (found["bytes_read"] - shared) / 3e6 + (found["bytes_written"] - shared) / 2e6 + shared / 5e6
+                cast = sum(2 * math.prod(tensor["shape"]) for tensor in found["tensor_list"] if tensor["dtype"] != "bf16") # the model is in bf16
+                self.assertEqual(cast != 0, "--dtype" in options)
+                expected = (found["bytes_read"] - shared) / 3e6 + (found["bytes_written"] - shared) / 2e6 + shared / 5e6 + cast / 7e5
                 self.assertAlmostEqual(found["prediction"]["seconds"], expected, places=8)
                 seen.add((shared != 0, shared != found["bytes_read"]))
             self.assertGreaterEqual(len(seen), 2)
@@ -205,7 +209,7 @@ class Predictions(support.CommandTest):
         with tempfile.TemporaryDirectory() as folder:
             found = self.read_json("bench", "calibrate", "--ranks", "2", "--side", "64", "--folder", folder, "--bytes", "300K")
             self.assertEqual((found["ranks"], found["kind"], len(found["memcpy_bytes_per_s"])), (2, "threads", 2))
-            for key in ["memory", "link", "read", "write", "copy"]:
+            for key in ["memory", "link", "read", "write", "copy", "cast"]:
                 self.assertGreater(found[key + "_bytes_per_s"], 0)
             self.assertEqual(os.listdir(folder), [])
         stage, = self.plan("2: S(0)", "2: S(1)", found["cluster"], shape="4096x4096")["prediction"]["stages"]

@@ -360,62 +360,80 @@ static void test_copy__together(void **state)
     free(target);
 }
 
-/* How copies that fill one target in turns may differ from one another. */
-enum { ALIKE, ONE_IS_SHORTER, ONE_IS_MISSING, ONE_MORE, DIFFERENCES };
+/* How copies that share a memory in turns may differ from one another. */
+enum { ALIKE, ONE_IS_SHORTER, ONE_IS_MISSING, ONE_MORE, ONE_IS_SHIFTED, DIFFERENCES };
 
-/* Copies that fill one target in turns: in any order, of any width, at any alignment. One may be
- * shorter or missing, or there is a last unit that is not whole. */
-static void check_woven(int32_t parts, int32_t unit, size_t shift, int difference,
-                        const rs_copy_tuning *tuning)
+/* The strides of copy k and where it begins in the interleaved memory and in its own. */
+typedef struct strand {
+    int64_t size[3], mixed_strides[3], own_strides[3];
+    size_t mixed_at, own_at;
+} strand;
+
+enum { STRAND_ROWS = 3, STRANDS_MAX = 17 };
+
+static strand make_strand(int32_t parts, int32_t unit, size_t shift, int difference, int32_t k)
 {
-    enum { ROWS = 3, PARTS = 17 };
     int64_t length = 101 + 9000 / (unit * parts); /* more than streaming collects at a time */
-    size_t line = (size_t)(length * unit), row = (size_t)parts * line + 1;
-    size_t bytes = ROWS * row + 16, source_bytes = ROWS * row + shift;
-    unsigned char *sources = malloc(source_bytes), *target = malloc(bytes);
-    unsigned char *wanted = malloc(bytes);
-    assert_non_null(sources);
+    int64_t line = length * unit, row = parts * line + 1;
+    strand made = {
+        .size = {STRAND_ROWS, length - (k == 0 && difference == ONE_IS_SHORTER), unit},
+        .mixed_strides = {row, (int64_t)parts * unit, 1},
+        .own_strides = {line, unit, 1},
+        .mixed_at = shift + (size_t)((k + 1) % parts * unit),
+        .own_at = shift + (size_t)(k * STRAND_ROWS * line),
+    };
+    if (k == 0 && difference == ONE_IS_SHIFTED)
+        made.mixed_at++;
+    if (k == parts) { /* one byte behind the units of each row */
+        made.size[1] = made.size[2] = made.own_strides[0] = 1;
+        made.mixed_at = shift + (size_t)(row - 1);
+    }
+    return made;
+}
+
+/* Copies that fill one target in turns, or that take one source apart: in any order, of any width,
+ * at any alignment. One may be shorter or missing, or there is a last unit that is not whole; one
+ * that reads may begin within a unit of another. */
+static void check_strands(bool apart, int32_t parts, int32_t unit, size_t shift, int difference,
+                          const rs_copy_tuning *tuning)
+{
+    strand last = make_strand(parts, unit, shift, difference, parts);
+    size_t bytes = last.mixed_at + (STRAND_ROWS - 1) * (size_t)last.mixed_strides[0] + 1;
+    unsigned char *source = malloc(bytes), *target = malloc(bytes), *wanted = malloc(bytes);
+    assert_non_null(source);
     assert_non_null(target);
     assert_non_null(wanted);
-    for (size_t i = 0; i < source_bytes; i++)
-        sources[i] = (unsigned char)(i * 31 + i / 251);
+    for (size_t i = 0; i < bytes; i++)
+        source[i] = (unsigned char)(i * 31 + i / 251);
     memset(target, 0xa5, bytes);
     memset(wanted, 0xa5, bytes);
-    rs_copy copy[PARTS];
-    const rs_copy *copies[PARTS];
-    const void *from[PARTS];
-    void *to[PARTS];
+    rs_copy copy[STRANDS_MAX];
+    const rs_copy *copies[STRANDS_MAX];
+    const void *from[STRANDS_MAX];
+    void *to[STRANDS_MAX];
     int32_t count = difference == ONE_MORE ? parts + 1 : parts;
-    for (int32_t k = 0; k < count; k++) {
-        int32_t place = (k + 1) % parts;
-        int64_t columns = length - (k == 0 && difference == ONE_IS_SHORTER);
-        int64_t size[] = {ROWS, columns, unit};
-        int64_t source_strides[] = {(int64_t)line, unit, 1};
-        int64_t target_strides[] = {(int64_t)row, parts * unit, 1};
-        from[k] = sources + shift + (size_t)k * ROWS * line;
-        size_t start = shift + (size_t)(place * unit);
-        if (k == parts) { /* one byte behind the units of each row */
-            size[1] = size[2] = source_strides[0] = 1;
-            start = shift + row - 1;
-        }
-        to[k] = target + start;
-        rs_copy_prepare_tuned(&copy[k], tuning, 1, 3, size, source_strides, target_strides);
-        copies[k] = &copy[k];
-        if (k == 0 && difference == ONE_IS_MISSING)
-            continue;
-        rs_copy_reference(1, 3, size, source_strides, target_strides, from[k], wanted + start);
-    }
     int32_t first = difference == ONE_IS_MISSING ? 1 : 0;
+    for (int32_t k = 0; k < count; k++) {
+        strand one = make_strand(parts, unit, shift, difference, k);
+        const int64_t *read = apart ? one.mixed_strides : one.own_strides;
+        const int64_t *write = apart ? one.own_strides : one.mixed_strides;
+        size_t target_at = apart ? one.own_at : one.mixed_at;
+        from[k] = source + (apart ? one.mixed_at : one.own_at);
+        to[k] = target + target_at;
+        rs_copy_prepare_tuned(&copy[k], tuning, 1, 3, one.size, read, write);
+        copies[k] = &copy[k];
+        if (k >= first)
+            rs_copy_reference(1, 3, one.size, read, write, from[k], wanted + target_at);
+    }
     rs_copy_run_together(count - first, copies + first, from + first, to + first);
     assert_memory_equal(target, wanted, bytes);
-    free(sources);
+    free(source);
     free(target);
     free(wanted);
 }
 
-static void test_copy__woven(void **state)
+static void check_all_strands(bool apart)
 {
-    (void)state;
     static const int32_t parts[] = {2, 3, 4, 5, 8, 16};
     static const int32_t units[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 31, 48, 63, 64};
     for (size_t p = 0; p < sizeof parts / sizeof parts[0]; p++) {
@@ -425,10 +443,23 @@ static void test_copy__woven(void **state)
                                          .stream_bytes = way % 2 != 0 ? 0 : SIZE_MAX};
                 size_t shift = (p + u + (size_t)way) % 3;
                 for (int difference = 0; difference < DIFFERENCES; difference++)
-                    check_woven(parts[p], units[u], shift, difference, &tuning);
+                    if (apart || difference != ONE_IS_SHIFTED)
+                        check_strands(apart, parts[p], units[u], shift, difference, &tuning);
             }
         }
     }
+}
+
+static void test_copy__woven(void **state)
+{
+    (void)state;
+    check_all_strands(false);
+}
+
+static void test_copy__unwoven(void **state)
+{
+    (void)state;
+    check_all_strands(true);
 }
 
 static void test_copy__pack_and_unpack(void **state)
@@ -489,10 +520,10 @@ static void test_copy__numbers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_copy__kernels),    cmocka_unit_test(test_copy__random_shapes),
-        cmocka_unit_test(test_copy__every_unit), cmocka_unit_test(test_copy__together),
-        cmocka_unit_test(test_copy__woven),      cmocka_unit_test(test_copy__pack_and_unpack),
-        cmocka_unit_test(test_copy__numbers),
+        cmocka_unit_test(test_copy__kernels),         cmocka_unit_test(test_copy__random_shapes),
+        cmocka_unit_test(test_copy__every_unit),      cmocka_unit_test(test_copy__together),
+        cmocka_unit_test(test_copy__woven),           cmocka_unit_test(test_copy__unwoven),
+        cmocka_unit_test(test_copy__pack_and_unpack), cmocka_unit_test(test_copy__numbers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,7 +5,7 @@
  */
 #include "tests/support/context.h"
 
-#include <reshard/layout.h>
+#include <reshard/pytorch.h>
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -5,7 +5,7 @@
  */
 #include "tests/support/ran.h"
 
-#include <reshard/layout.h>
+#include <reshard/pytorch.h>
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -4,7 +4,7 @@
  * of the same purpose and against layouts. Empty chunks included: PyTorch's resharding clamps their
  * offsets, as we do.
  */
-#include <reshard/layout.h>
+#include <reshard/pytorch.h>
 
 #include <setjmp.h>
 #include <stdarg.h>

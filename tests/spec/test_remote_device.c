@@ -3,6 +3,8 @@
 #include "spec_case.h"
 #include "tests/support/ran.h"
 
+#include <reshard/pytorch.h>
+
 static void test_remote_device__legal(void **state)
 {
     (void)state;

@@ -268,13 +268,14 @@ static void record_rename(const owner *who, const char *other, int folder, const
     power_log *log = who->log;
     int old_folder = 0;
     const char *old_name = NULL;
-    must(resolve(log, other, &old_folder, &old_name) && old_folder == folder, other);
-    int number = log->now.items[find_name(&log->now, folder, old_name)].object;
+    must(resolve(log, other, &old_folder, &old_name), other);
+    int number = log->now.items[find_name(&log->now, old_folder, old_name)].object;
     power_op *op = add_op(log, who, POWER_RENAME, number);
     op->folder = folder;
+    op->old_folder = old_folder;
     copy_text(op->name, sizeof op->name, name);
     copy_text(op->old_name, sizeof op->old_name, old_name);
-    remove_name(&log->now, folder, old_name);
+    remove_name(&log->now, old_folder, old_name);
     add_name(&log->now, folder, name, number);
 }
 
@@ -467,7 +468,7 @@ static void put_some_bytes(disk *d, const power_op *op, draw_state *draw)
 static void change_names(disk *d, const power_op *op)
 {
     if (op->kind == POWER_RENAME)
-        remove_name(&d->names, op->folder, op->old_name);
+        remove_name(&d->names, op->old_folder, op->old_name);
     if (op->kind == POWER_REMOVE)
         remove_name(&d->names, op->folder, op->name);
     else
@@ -504,15 +505,15 @@ static bool is_lost(const lost_names *lost, const power_op *op)
 {
     return (lost->in_order && lost->list.count != 0) ||
            find_name(&lost->list, op->folder, op->name) >= 0 ||
-           (op->kind == POWER_RENAME && find_name(&lost->list, op->folder, op->old_name) >= 0);
+           (op->kind == POWER_RENAME && find_name(&lost->list, op->old_folder, op->old_name) >= 0);
 }
 
 static void lose(lost_names *lost, const power_op *op)
 {
     if (find_name(&lost->list, op->folder, op->name) < 0)
         add_name(&lost->list, op->folder, op->name, 0);
-    if (op->kind == POWER_RENAME && find_name(&lost->list, op->folder, op->old_name) < 0)
-        add_name(&lost->list, op->folder, op->old_name, 0);
+    if (op->kind == POWER_RENAME && find_name(&lost->list, op->old_folder, op->old_name) < 0)
+        add_name(&lost->list, op->old_folder, op->old_name, 0);
 }
 
 static void apply(disk *d, const power_op *op, bool durable, lost_names *lost, draw_state *draw)
@@ -601,7 +602,7 @@ void power_clear(const power_log *log)
         if (strncmp(found.items[i], log->prefix, strlen(log->prefix)) != 0)
             continue;
         must(snprintf(path, sizeof path, "%s/%s", log->root, found.items[i]) < PATH_BYTES, "path");
-        must(rs_folder_remove(NULL, path) == RESHARD_OK, path);
+        must(remove(path) == 0 || rs_folder_remove(NULL, path) == RESHARD_OK, path);
     }
     rs_names_release(&found);
 }

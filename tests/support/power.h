@@ -38,7 +38,8 @@ typedef struct power_op {
     int object;                    /* that is written, synced, named, .. */
     int folder;                    /* where a name changes */
     char name[POWER_NAME_MAX];     /* that appears or goes */
-    char old_name[POWER_NAME_MAX]; /* that a rename takes away, in the same folder */
+    int old_folder;                /* where a rename takes a name away */
+    char old_name[POWER_NAME_MAX]; /* that name */
     uint64_t at, count;            /* of a write; the new size is `count` */
     char *bytes;
 } power_op;

@@ -3,6 +3,8 @@
 #include "tests/support/check.h"
 #include "tests/tensor/values.h"
 
+#include <reshard/dlpack.h>
+
 static int deleted;
 
 static void delete_old(reshard_dl_managed *self)

@@ -19,7 +19,7 @@ static reshard_status pack(void *user, reshard_tensor *tensor, void **out_packed
 {
     record *r = user;
     r->packs++;
-    r->gradients_seen += reshard_gradients_enabled();
+    r->gradients_seen += reshard_set_gradients_enabled(0);
     if (r->way == FAIL)
         return reshard_error_set(RESHARD_ERR_IO, "no room");
     if (r->way == WRITE)

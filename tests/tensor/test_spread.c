@@ -502,6 +502,16 @@ static const op_case cases[] = {
      NULL,
      "linear: layouts over different meshes: \"4: R\" and \"2,2: S(0), R\"",
      true},
+    {"linear", /* the bias would be added to other columns than its own */
+     do_linear,
+     3,
+     LINEAR,
+     4,
+     {"2,2: R, R", "2,2: S(0), S(0)", "2,2: S(0)@1, S(0)@0"},
+     NULL,
+     "linear: input 2 with \"2,2: S(0)@1, S(0)@0\" and input 1 with \"2,2: S(0), S(0)\" are cut in "
+     "different orders",
+     true},
     {"embedding",
      do_embedding,
      2,

@@ -300,8 +300,18 @@ class Redistribute:
                     memory = self._memory(stage.links[copy.link], copy.shard, False)
                     _view(memory, copy.at, copy.size, copy.strides).copy_(values)
 
+        def place(message: Message, sending: bool) -> Optional[Any]:
+            copy = message.copies[0]
+            if len(message.copies) > 1 or copy.fold is not None:
+                return None
+            memory = self._memory(stage.links[copy.link], copy.shard, sending)
+            values = _view(memory, copy.at, copy.size, copy.strides)
+            if memory.device != self._wire.memory.device or memory.dtype != torch_dtype(stage.wires[copy.link]) or not values.is_contiguous():
+                return None
+            return values.view(-1).view(torch.uint8)
+
         for k in range(rounds):
-            self._wire.carry(stage.rounds[k] if k < len(stage.rounds) else None, pack, unpack)
+            self._wire.carry(stage.rounds[k] if k < len(stage.rounds) else None, pack, unpack, place)
         for each in sorted(waiting, key=lambda each: each.key):
             self._apply(stage, each)
 

@@ -13,6 +13,8 @@ import torch.distributed as dist
 from ._schedule import Message, Round, Stage
 
 Pack = Callable[[Message, Any], None]
+#: The bytes of the shard that a message consists of, if they lie in one piece; else None. True: of one that is sent.
+Place = Callable[[Message, bool], Optional[Any]]
 FOLDER = "/dev/shm"
 ALIGNMENT = 64  # bytes; where messages may begin in memory
 
@@ -33,7 +35,8 @@ def global_rank(group: Any, rank: int) -> int:
 
 class Messages:
     """Each message is one isend and one irecv, and all messages of a round are posted together. They are in the same order on
-    all ranks, for backends that match calls by their order."""
+    all ranks, for backends that match calls by their order. What lies in one piece is sent from where it is, or received where it
+    goes."""
 
     name = "messages"
 
@@ -43,19 +46,21 @@ class Messages:
                           for stage in stages for each in stage.rounds])
         self.memory: Any = torch.empty(most, dtype=torch.uint8, device=device)
 
-    def carry(self, one: Optional[Round], pack: Pack, unpack: Pack) -> None:
+    def carry(self, one: Optional[Round], pack: Pack, unpack: Pack, place: Place) -> None:
         if one is None or not (one.sends or one.receives):
             return
         posted: List[Tuple[Tuple[int, int], Any]] = []
         at, arrived = 0, []
         for sending, messages in ((True, one.sends), (False, one.receives)):
             for message in messages:
-                buffer = self.memory[at:at + message.bytes]
-                at += aligned(message.bytes)
-                if sending:
-                    pack(message, buffer)
-                else:
-                    arrived.append((message, buffer))
+                buffer = place(message, sending)
+                if buffer is None:
+                    buffer = self.memory[at:at + message.bytes]
+                    at += aligned(message.bytes)
+                    if sending:
+                        pack(message, buffer)
+                    else:
+                        arrived.append((message, buffer))
                 pair = (self.rank, message.peer) if sending else (message.peer, self.rank)
                 posted.append((pair, dist.P2POp(dist.isend if sending else dist.irecv, buffer,
                                                 global_rank(self.group, message.peer), self.group)))
@@ -77,7 +82,7 @@ class SharedMemory:
         self.group, self.memory, self.theirs, self.slots, self.half = group, memory, theirs, slots, half
         self.turn = 0
 
-    def carry(self, one: Optional[Round], pack: Pack, unpack: Pack) -> None:
+    def carry(self, one: Optional[Round], pack: Pack, unpack: Pack, place: Place) -> None:
         for message in one.sends if one else ():
             at = self.turn * self.half + self.slots[message.peer]
             pack(message, self.memory[at:at + message.bytes])

@@ -17,6 +17,7 @@
 #define RS_CHECKPOINT_ARCHIVE_PICKLE_H
 
 #include "base/slice.h"
+#include "text/text.h"
 
 #include <reshard/base.h>
 
@@ -151,6 +152,12 @@ bool rs_pickle_equal(const rs_pickle_node *a, const rs_pickle_node *b);
 /* Writes the node like Python's repr, on one line, into at most `room` > 0 bytes including the NUL.
  * ".." stands for parts that are too long or too deep. */
 void rs_pickle_show(const rs_pickle_node *node, char *out_text, size_t room);
+/* Writes the node in full, but for what is nested too deeply; of each list, tuple, set and dict, at
+ * most items_max items (-1: all). Stops once the text is full. */
+void rs_pickle_show_whole(const rs_pickle_node *node, int64_t items_max, rs_text *text);
+/* The name of its type in Python, "object" for those of classes, and the number of its items; -1 if
+ * it is not a list, tuple, set or dict. Static. */
+const char *rs_pickle_type_name(const rs_pickle_node *node, int64_t *out_item_count);
 
 /* ---- the text keys of a large dict, sorted --------------------------------------------------- */
 

@@ -31,7 +31,7 @@ reshard_status rs_pickle_push(reader *r, node *value)
         return rs_allocation_status();
     reshard_status status = RESHARD_OK;
     if (r->stack_count == r->stack_capacity)
-        status = rs_grow(r->context, (void **)&r->stack, &r->stack_capacity, r->stack_count + 1,
+        status = rs_grow(r->context, &r->stack, &r->stack_capacity, r->stack_count + 1,
                          sizeof *r->stack);
     if (status == RESHARD_OK)
         r->stack[r->stack_count++] = value;
@@ -92,8 +92,8 @@ reshard_status rs_pickle_do_stop(reader *r, const argument *a)
 reshard_status rs_pickle_do_mark(reader *r, const argument *a)
 {
     (void)a;
-    reshard_status status = rs_grow(r->context, (void **)&r->marks, &r->mark_capacity,
-                                    r->mark_count + 1, sizeof *r->marks);
+    reshard_status status =
+        rs_grow(r->context, &r->marks, &r->mark_capacity, r->mark_count + 1, sizeof *r->marks);
     if (status == RESHARD_OK)
         r->marks[r->mark_count++] = (rs_pickle_mark){.stack_count = r->stack_count,
                                                      .memo_end = r->memo_end,
@@ -147,8 +147,7 @@ static reshard_status put(reader *r, uint64_t index)
         status = rs_pickle_give_back(r);
     int64_t slot = i - r->taken_entries;
     if (status == RESHARD_OK && slot >= r->memo_capacity)
-        status =
-            rs_grow(r->context, (void **)&r->memo, &r->memo_capacity, slot + 1, sizeof *r->memo);
+        status = rs_grow(r->context, &r->memo, &r->memo_capacity, slot + 1, sizeof *r->memo);
     if (status != RESHARD_OK)
         return status;
     for (; r->memo_end <= i; r->memo_end++)
@@ -322,7 +321,7 @@ static reshard_status make_global(reader *r, rs_slice module, rs_slice name, nod
         return rs_pickle_fail(r, "a name of more than 1024 bytes");
     if (!rs_pickle_is_utf8(module) || !rs_pickle_is_utf8(name))
         return rs_pickle_fail(r, "the name is not UTF-8");
-    reshard_status status = rs_grow(r->context, (void **)&r->globals, &r->global_capacity,
+    reshard_status status = rs_grow(r->context, &r->globals, &r->global_capacity,
                                     r->global_count + 1, sizeof *r->globals);
     if (status != RESHARD_OK)
         return status;
@@ -469,8 +468,8 @@ reshard_status rs_pickle_do_persistent(reader *r, const argument *a)
     reshard_status status = need(r, 1);
     if (status != RESHARD_OK)
         return status;
-    status = rs_grow(r->context, (void **)&r->persistents, &r->persistent_capacity,
-                     r->persistent_count + 1, sizeof *r->persistents);
+    status = rs_grow(r->context, &r->persistents, &r->persistent_capacity, r->persistent_count + 1,
+                     sizeof *r->persistents);
     if (status != RESHARD_OK)
         return status;
     const node *id = pop(r);

@@ -33,8 +33,8 @@ static reshard_status keep_texts(reader *r, const rs_pickle_mark *mark)
         const rs_pickle_node *value = r->memo[i - before];
         if (!rs_pickle_is(value, RS_PICKLE_TEXT))
             continue;
-        reshard_status status = rs_grow(r->context, (void **)&r->texts, &r->text_capacity,
-                                        r->text_count + 1, sizeof *r->texts);
+        reshard_status status =
+            rs_grow(r->context, &r->texts, &r->text_capacity, r->text_count + 1, sizeof *r->texts);
         if (status != RESHARD_OK)
             return status;
         r->texts[r->text_count++] = (rs_pickle_text_place){(uint32_t)i, value->at};
@@ -52,8 +52,8 @@ reshard_status rs_pickle_offer(reader *r, const rs_pickle_mark *mark,
         (is_dict && count % 2 != 0) ||
         (r->taken_count != 0 && r->taken[r->taken_count - 1].end >= mark->at))
         return RESHARD_OK;
-    reshard_status status = rs_grow(r->context, (void **)&r->taken, &r->taken_capacity,
-                                    r->taken_count + 1, sizeof *r->taken);
+    reshard_status status =
+        rs_grow(r->context, &r->taken, &r->taken_capacity, r->taken_count + 1, sizeof *r->taken);
     if (status == RESHARD_OK)
         status = r->taker->take(r->taker->user, container,
                                 (const rs_pickle_node *const *)r->stack + mark->stack_count, count,
@@ -140,8 +140,8 @@ static reshard_status append_memo(reader *r, rs_pickle_node *const *earlier, int
                                   int64_t end)
 {
     int64_t count = end - begin;
-    reshard_status status = rs_grow(r->context, (void **)&r->memo, &r->memo_capacity,
-                                    r->memo_end + count, sizeof *r->memo);
+    reshard_status status =
+        rs_grow(r->context, &r->memo, &r->memo_capacity, r->memo_end + count, sizeof *r->memo);
     if (status == RESHARD_OK && count != 0)
         memcpy((void *)(r->memo + r->memo_end), (const void *)(earlier + begin),
                (size_t)count * sizeof *earlier);

@@ -23,7 +23,7 @@ void rs_pickle_writer_release(rs_pickle_writer *writer)
 static void add(rs_pickle_writer *writer, const char *bytes, size_t count)
 {
     if (writer->status == RESHARD_OK)
-        writer->status = rs_grow(writer->context, (void **)&writer->bytes, &writer->capacity,
+        writer->status = rs_grow(writer->context, &writer->bytes, &writer->capacity,
                                  writer->count + (int64_t)count, 1);
     if (writer->status != RESHARD_OK || count == 0)
         return;

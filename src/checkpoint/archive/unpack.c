@@ -229,8 +229,7 @@ static packed *make_content(rs_unpacking *unpacking, const rs_file *file, const 
 static reshard_status make_file(packed *content, rs_slice name, rs_file **out_file)
 {
     char path[512];
-    (void)snprintf(path, sizeof path, "%s: %.*s", rs_file_path(content->file), rs_slice_shown(name),
-                   name.bytes);
+    (void)snprintf(path, sizeof path, "%s: %.*s", rs_file_path(content->file), RS_SHOWN(name));
     return rs_file_create_made(content->file, path, content->bytes, &maker, content, out_file);
 }
 
@@ -284,8 +283,7 @@ static reshard_status measure(packed *content, uint64_t bytes_max)
     }
     content->bytes = from.given;
     destroy_decoder(&from);
-    if (scratch != NULL)
-        rs_release(context, scratch, SKIP_BYTES);
+    rs_release(context, scratch, SKIP_BYTES);
     return status;
 }
 

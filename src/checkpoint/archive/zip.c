@@ -42,8 +42,8 @@ static reshard_status fail(const rs_zip *zip, reshard_status status, const char 
 reshard_status rs_zip_fail(const rs_zip *zip, reshard_status status, rs_slice name,
                            const char *words)
 {
-    return rs_fail_about(status, rs_file_path(zip->file), "member \"%.*s\": %s",
-                         rs_slice_shown(name), name.bytes, words);
+    return rs_fail_about(status, rs_file_path(zip->file), "member \"%.*s\": %s", RS_SHOWN(name),
+                         words);
 }
 
 /* ---- the end --------------------------------------------------------------------------------- */

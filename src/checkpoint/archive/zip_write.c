@@ -92,10 +92,9 @@ static reshard_status check_names(reshard_context *context, const rs_zip_entry *
         if (rs_slice_compare(names[k - 1], names[k]) == 0)
             wrong = "two members have this name";
     }
-    reshard_status status = wrong == NULL
-                                ? RESHARD_OK
-                                : rs_fail(RESHARD_ERR_INVALID, "zip member \"%.*s\": %s",
-                                          rs_slice_shown(names[i - 1]), names[i - 1].bytes, wrong);
+    reshard_status status = wrong == NULL ? RESHARD_OK
+                                          : rs_fail(RESHARD_ERR_INVALID, "zip member \"%.*s\": %s",
+                                                    RS_SHOWN(names[i - 1]), wrong);
     rs_release(context, names, count * sizeof *names);
     return status;
 }
@@ -124,7 +123,7 @@ static reshard_status place_all(rs_zip_draft *draft, const rs_zip_entry *entries
         *item = (drafted){.name = {name, entries[i].name.count}, .bytes = entries[i].bytes};
         if (!place(item, alignment, &at))
             return rs_fail(RESHARD_ERR_RANGE, "zip member \"%.*s\": no file can be so large",
-                           rs_slice_shown(item->name), item->name.bytes);
+                           RS_SHOWN(item->name));
         directory += RS_ZIP_ENTRY_BYTES + item->name.count + entry_extra_bytes(item);
     }
     draft->directory_at = at;
@@ -335,8 +334,7 @@ reshard_status rs_zip_draft_finish(const rs_zip_draft *draft, rs_file *file, uin
         if (sums[i].bytes != item->bytes)
             return rs_fail_about(RESHARD_ERR_CHECK, rs_file_path(file),
                                  "member \"%.*s\": %llu of its %llu bytes written",
-                                 rs_slice_shown(item->name), item->name.bytes,
-                                 (unsigned long long)sums[i].bytes,
+                                 RS_SHOWN(item->name), (unsigned long long)sums[i].bytes,
                                  (unsigned long long)item->bytes);
     }
     unsigned char *header = rs_allocate(draft->context, room);

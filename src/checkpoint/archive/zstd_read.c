@@ -76,8 +76,7 @@ void rs_zstd_reader_destroy(rs_zstd_reader *reader)
     if (reader == NULL)
         return;
     (void)ZSTD_freeDStream(reader->stream);
-    if (reader->memory != NULL)
-        rs_release(reader->context, reader->memory, INPUT_BYTES);
+    rs_release(reader->context, reader->memory, INPUT_BYTES);
     rs_release(reader->context, reader, sizeof *reader);
 }
 

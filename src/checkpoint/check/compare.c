@@ -221,7 +221,7 @@ static reshard_status check_uncast(const reshard_comparison *comparison)
             return rs_fail(RESHARD_ERR_UNSUPPORTED,
                            "tensor \"%.*s\": was cast to another dtype, and digests say nothing "
                            "about values; compare bytes",
-                           rs_slice_shown(item->name), item->name.bytes);
+                           RS_SHOWN(item->name));
     }
     return RESHARD_OK;
 }

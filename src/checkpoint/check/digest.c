@@ -70,18 +70,6 @@ static reshard_status prepare(digest_work *work)
     return status;
 }
 
-/* Checks that all ranks see the same tensors at the same places. */
-static reshard_status compare_ranks(const digest_work *work, reshard_status status)
-{
-    uint64_t words[2];
-    rs_digest digest;
-    rs_digest_init(&digest);
-    rs_digest_u64(&digest, work->check_copies);
-    rs_store_digest(work->checkpoint, &digest);
-    rs_digest_finish(&digest, words);
-    return rs_team_compare(&work->team, status, "digest: the checkpoint", words);
-}
-
 /* ---- reading --------------------------------------------------------------------------------- */
 
 /* Copies belong to tensors under their own names, which a view does not have. */
@@ -209,7 +197,7 @@ reshard_status reshard_checkpoint_digest(const reshard_checkpoint *checkpoint,
         status = prepare(&work);
     if (status == RESHARD_OK)
         status = create_block(checkpoint, &block);
-    status = compare_ranks(&work, status);
+    status = rs_digest_compare_ranks(checkpoint, &work.team, work.check_copies, status);
     if (status == RESHARD_OK)
         status = read_all(&work);
     if (status == RESHARD_OK)

@@ -13,6 +13,7 @@
 #include "base/sha256.h"
 #include "base/shape.h"
 #include "base/sort.h"
+#include "checkpoint/check/tensor_sums.h"
 #include "checkpoint/engine/engine.h"
 #include "system/pool.h"
 #include "text/text.h"
@@ -66,18 +67,6 @@ static reshard_status prepare(hash_work *work)
     return RESHARD_OK;
 }
 
-/* Checks that all ranks see the same tensors at the same places. */
-static reshard_status compare_ranks(const hash_work *work, reshard_status status, bool check_copies)
-{
-    uint64_t words[2];
-    rs_digest digest;
-    rs_digest_init(&digest);
-    rs_digest_u64(&digest, check_copies);
-    rs_store_digest(work->checkpoint, &digest);
-    rs_digest_finish(&digest, words);
-    return rs_team_compare(&work->team, status, "digest: the checkpoint", words);
-}
-
 /* ---- reading --------------------------------------------------------------------------------- */
 
 static reshard_status enter(void *user, int32_t thread)
@@ -90,8 +79,7 @@ static reshard_status enter(void *user, int32_t thread)
 static void leave(void *user, int32_t thread)
 {
     hash_work *work = user;
-    if (work->memory[thread] != NULL)
-        rs_release(work->team.context, work->memory[thread], TILE_BYTES + SCRATCH_BYTES);
+    rs_release(work->team.context, work->memory[thread], TILE_BYTES + SCRATCH_BYTES);
 }
 
 /* The position, in the order, of this rank's item. */
@@ -274,7 +262,7 @@ reshard_status reshard_checkpoint_hash(const reshard_checkpoint *checkpoint,
         status = rs_store_check_all_readable(checkpoint);
     if (status == RESHARD_OK)
         status = prepare(&work);
-    status = compare_ranks(&work, status, chosen.check_copies != 0);
+    status = rs_digest_compare_ranks(checkpoint, &work.team, chosen.check_copies != 0, status);
     if (status == RESHARD_OK && chosen.check_copies)
         status =
             rs_engine_check_copies(checkpoint->viewed != NULL ? checkpoint->viewed : checkpoint,

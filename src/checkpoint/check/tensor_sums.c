@@ -40,3 +40,15 @@ reshard_status rs_tensor_sums_finish(const rs_fingerprint_code *code, int64_t co
         return RESHARD_OK;
     return rs_fingerprint_checkpoint(code, count, tell_entry, sums, out_checkpoint);
 }
+
+reshard_status rs_digest_compare_ranks(const reshard_checkpoint *checkpoint, const rs_team *team,
+                                       bool check_copies, reshard_status status)
+{
+    uint64_t words[2];
+    rs_digest digest;
+    rs_digest_init(&digest);
+    rs_digest_u64(&digest, check_copies);
+    rs_store_digest(checkpoint, &digest);
+    rs_digest_finish(&digest, words);
+    return rs_team_compare(team, status, "digest: the checkpoint", words);
+}

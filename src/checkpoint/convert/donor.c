@@ -4,7 +4,7 @@
  * key-values are taken over, so where config.json has the same numbers they must be the same: a
  * model with other heads has tensors of the same shapes, and computes something else.
  */
-#include "checkpoint/convert/donor.h"
+#include "checkpoint/convert/target_make.h"
 
 #include "base/error.h"
 #include "checkpoint/rules/config.h"

@@ -103,19 +103,32 @@ static uint64_t without(uint64_t bytes, uint64_t part)
     return bytes > part ? bytes - part : 0;
 }
 
+/* How many bytes are read that become another dtype. */
+static uint64_t count_cast(const reshard_conversion *conversion)
+{
+    uint64_t bytes = 0;
+    for (int64_t i = 0; i < conversion->route_count; i++) {
+        const rs_route *route = &conversion->routes[i];
+        bytes += route->source->dtype != route->target->dtype ? route->source->bytes : 0;
+    }
+    return bytes;
+}
+
 reshard_status reshard_conversion_predict(const reshard_conversion *conversion,
                                           const reshard_cluster *given, double *out_seconds)
 {
     reshard_cluster cluster;
     reshard_conversion_stats stats = {.size = sizeof stats};
     reshard_status status = rs_options_read("cluster", given, &cluster, sizeof cluster);
-    if (status == RESHARD_OK && !(cluster.read >= 0 && cluster.write >= 0 && cluster.copy >= 0))
+    if (status == RESHARD_OK &&
+        !(cluster.read >= 0 && cluster.write >= 0 && cluster.copy >= 0 && cluster.cast >= 0))
         status = rs_fail(RESHARD_ERR_INVALID, "cluster: a speed below zero");
     if (status == RESHARD_OK)
         status = reshard_conversion_get_stats(conversion, &stats);
     if (status == RESHARD_OK)
         *out_seconds = seconds_at(without(stats.bytes_read, stats.bytes_shared), cluster.read) +
                        seconds_at(without(stats.bytes_written, stats.bytes_shared), cluster.write) +
-                       seconds_at(stats.bytes_shared, cluster.copy);
+                       seconds_at(stats.bytes_shared, cluster.copy) +
+                       seconds_at(count_cast(conversion), cluster.cast);
     return status;
 }

@@ -42,10 +42,8 @@ static int compare_items(const void *a, const void *b)
 
 static reshard_status add_item(like_list *list, const like_item *item)
 {
-    void *items = list->items;
-    reshard_status status = rs_grow(list->arena->context, &items, &list->capacity, list->count + 1,
-                                    sizeof *list->items);
-    list->items = items;
+    reshard_status status = rs_grow(list->arena->context, &list->items, &list->capacity,
+                                    list->count + 1, sizeof *list->items);
     if (status == RESHARD_OK)
         list->items[list->count++] = *item;
     return status;
@@ -53,8 +51,7 @@ static reshard_status add_item(like_list *list, const like_item *item)
 
 static void release_list(like_list *list)
 {
-    if (list->items != NULL)
-        rs_release(list->arena->context, list->items, (size_t)list->capacity * sizeof *list->items);
+    rs_release(list->arena->context, list->items, (size_t)list->capacity * sizeof *list->items);
 }
 
 /* ---- the list -------------------------------------------------------------------------------- */
@@ -96,11 +93,8 @@ static reshard_status read_shape(rs_arena *arena, rs_json *json, like_item *item
     rs_json_token token;
     reshard_status status =
         rs_json_expect(json, RS_JSON_LIST_BEGIN, "a shape is wanted here, [24, 64]", &token);
-    while (status == RESHARD_OK) {
+    while (rs_json_next_member(json, &token, &status)) {
         uint64_t number = 0;
-        status = rs_json_next(json, &token);
-        if (status != RESHARD_OK || token.kind == RS_JSON_LIST_END)
-            break;
         status = rs_json_unsigned(json, &token, &number);
         if (status == RESHARD_OK && (item->ndim == RESHARD_NDIM_MAX || number > INT64_MAX))
             return rs_json_fail(json, &token, "a shape of more than 8 dimensions, or beyond 2^63");
@@ -138,11 +132,8 @@ static reshard_status read_list(const char *path, const char *text, size_t bytes
     rs_json_init(&json, path, text, bytes);
     reshard_status status = rs_json_expect(
         &json, RS_JSON_OBJECT_BEGIN, "an object {name: [dtype, shape]} is wanted here", &token);
-    while (status == RESHARD_OK) {
+    while (rs_json_next_member(&json, &token, &status)) {
         like_item item = {.rank = -1};
-        status = rs_json_next(&json, &token);
-        if (status != RESHARD_OK || token.kind == RS_JSON_OBJECT_END)
-            break;
         status = read_text(list->arena, &token, &item.name);
         if (status == RESHARD_OK)
             status = read_item(list->arena, &json, &item);
@@ -272,8 +263,7 @@ reshard_status rs_target_check_like(rs_target *target, const char *path)
     if (status == RESHARD_OK)
         status = rs_target_say(target, "%lld names, dtypes and shapes are as %.200s says",
                                (long long)wanted.count, path);
-    if (text != NULL)
-        rs_release(target->context, text, bytes + 1);
+    rs_release(target->context, text, bytes + 1);
     release_list(&wanted);
     release_list(&found);
     return status;

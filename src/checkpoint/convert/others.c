@@ -8,8 +8,7 @@
 #include "base/dtype.h"
 #include "checkpoint/convert/config_file.h"
 #include "checkpoint/convert/conversion.h"
-#include "checkpoint/open/foreign.h"
-#include "checkpoint/open/latest.h"
+#include "checkpoint/open/open.h"
 #include "text/dtype_names.h"
 #include "text/text.h"
 
@@ -457,8 +456,7 @@ static reshard_status has_header(const rs_conversion_run *run, int32_t file, int
     if (status == RESHARD_OK)
         status = rs_file_read(run->conversion->source_files[same], found, count, 0);
     *out_equal = status == RESHARD_OK && memcmp(found, writer.bytes, count) == 0;
-    if (found != NULL)
-        rs_release(run->context, found, count);
+    rs_release(run->context, found, count);
     rs_json_writer_release(&writer);
     return status;
 }

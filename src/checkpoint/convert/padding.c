@@ -54,10 +54,8 @@ static reshard_status add_runs(byte_runs *runs, const rs_stored_tensor *tensor,
     while (outer > 0 && (strides[outer - 1] == dense || piece->size[outer - 1] == 1))
         dense *= piece->size[--outer];
     int64_t count = rs_volume(outer, piece->size);
-    void *items = runs->items;
-    reshard_status status =
-        rs_grow(runs->context, &items, &runs->capacity, runs->count + count, sizeof(byte_run));
-    runs->items = items;
+    reshard_status status = rs_grow(runs->context, &runs->items, &runs->capacity,
+                                    runs->count + count, sizeof(byte_run));
     for (int64_t i = 0; status == RESHARD_OK && i < count; i++) {
         int64_t at = 0;
         for (int32_t d = 0; d < outer; d++)

@@ -4,7 +4,7 @@
  * are written. Sizes that tensors show come from these: a vocabulary, or the width of layers, for
  * which Meta's params.json has a formula instead of a number.
  */
-#include "checkpoint/convert/params_file.h"
+#include "checkpoint/convert/target_make.h"
 
 #include "base/context.h"
 #include "checkpoint/view/mapped.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* params_width.c - the width of a layer as params.json says it: round numbers if some give it, as
  * in Meta's releases, and otherwise a multiplier with all digits. */
-#include "checkpoint/convert/params_file.h"
+#include "checkpoint/convert/target_make.h"
 
 #include <assert.h>
 #include <stdio.h>

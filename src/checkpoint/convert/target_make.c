@@ -7,9 +7,7 @@
 #include "base/context.h"
 #include "base/dtype.h"
 #include "base/sort.h"
-#include "checkpoint/convert/donor.h"
-#include "checkpoint/convert/params_file.h"
-#include "checkpoint/open/formats.h"
+#include "checkpoint/open/open.h"
 #include "checkpoint/rules/sizes.h"
 #include "checkpoint/target/target.h"
 #include "checkpoint/view/mapped.h"
@@ -73,11 +71,11 @@ static reshard_status read_rules(rs_target *target, const reshard_checkpoint *so
         rs_cuts_read_rules(cuts, source, mesh, options, target->format->is_split);
     (void)snprintf(target->rules, sizeof target->rules, "%s", cuts->book.said);
     if (status == RESHARD_OK && selection->dropped_count != 0)
-        status = rs_target_say(
-            target, "rules (%s) leave out %lld tensor%s (line %d: \"%.*s\"%s)", cuts->book.name,
-            (long long)selection->dropped_count, selection->dropped_count == 1 ? "" : "s",
-            (int)selection->dropped_line, rs_slice_shown(selection->dropped),
-            selection->dropped.bytes, selection->dropped_count == 1 ? "" : " and others");
+        status = rs_target_say(target, "rules (%s) leave out %lld tensor%s (line %d: \"%.*s\"%s)",
+                               cuts->book.name, (long long)selection->dropped_count,
+                               selection->dropped_count == 1 ? "" : "s",
+                               (int)selection->dropped_line, RS_SHOWN(selection->dropped),
+                               selection->dropped_count == 1 ? "" : " and others");
     bool holds_values = source->value_count != 0 && target->format->holds_value != NULL;
     if (status == RESHARD_OK && source->tensor_count == 0 && !holds_values)
         return rs_fail_about(
@@ -140,7 +138,7 @@ static reshard_status leave_tied(rs_target *target, rs_rulebook *book, rs_select
     return rs_target_say(target,
                          "\"%.*s\" is left out: config.json says that it is tied to the embedding "
                          "(tie_word_embeddings)",
-                         rs_slice_shown(first), first.bytes);
+                         RS_SHOWN(first));
 }
 
 /* Numbers the files: one for each rank of the mesh, in increasing order. */
@@ -174,7 +172,7 @@ static reshard_status tell_values(rs_target *target)
             (format->holds_value != NULL && format->holds_value(value)))
             continue;
         if (count++ < VALUES_SHOWN)
-            rs_text_add(&text, "%s%.*s", count == 1 ? "" : ", ", rs_slice_shown(name), name.bytes);
+            rs_text_add(&text, "%s%.*s", count == 1 ? "" : ", ", RS_SHOWN(name));
     }
     if (count == 0)
         return RESHARD_OK;
@@ -204,15 +202,14 @@ static reshard_status tell_behind(rs_target *target, const rs_selection *selecti
                                (unsigned long long)selection->outside_bytes, (long long)outside,
                                outside == 1 ? "" : "s");
     if (status == RESHARD_OK && selection->aside_count != 0)
-        status =
-            rs_target_say(target,
-                          "%lld tensor%s (\"%.*s\"%s) %s again what others hold, and %s left "
-                          "out",
-                          (long long)selection->aside_count, selection->aside_count == 1 ? "" : "s",
-                          rs_slice_shown(selection->aside), selection->aside.bytes,
-                          selection->aside_count == 1 ? "" : " and others",
-                          selection->aside_count == 1 ? "says" : "say",
-                          selection->aside_count == 1 ? "is" : "are");
+        status = rs_target_say(target,
+                               "%lld tensor%s (\"%.*s\"%s) %s again what others hold, and %s left "
+                               "out",
+                               (long long)selection->aside_count,
+                               selection->aside_count == 1 ? "" : "s", RS_SHOWN(selection->aside),
+                               selection->aside_count == 1 ? "" : " and others",
+                               selection->aside_count == 1 ? "says" : "say",
+                               selection->aside_count == 1 ? "is" : "are");
     return status == RESHARD_OK ? tell_values(target) : status;
 }
 
@@ -278,8 +275,7 @@ static reshard_status tell_quantised(rs_target *target, const rs_selection *sele
                          "not cast: %lld quantised tensor%s, with what belongs to %s (\"%.*s\"%s); "
                          "a pattern that names them casts them",
                          (long long)count, count == 1 ? "" : "s", count == 1 ? "it" : "them",
-                         rs_slice_shown(selection->quantised), selection->quantised.bytes,
-                         count == 1 ? "" : " and others");
+                         RS_SHOWN(selection->quantised), count == 1 ? "" : " and others");
 }
 
 /* Rules may have cut the source, too, by the numbers that were set. */
@@ -495,7 +491,7 @@ static reshard_status check_names(const rs_target *target)
     for (size_t i = 1; status == RESHARD_OK && i < count; i++) {
         if (rs_slice_compare(names[i - 1], names[i]) == 0)
             status = rs_fail(RESHARD_ERR_INVALID, "two tensors are to have the name \"%.*s\"",
-                             rs_slice_shown(names[i]), names[i].bytes);
+                             RS_SHOWN(names[i]));
     }
     rs_release(target->context, names, count * sizeof *names);
     return status;

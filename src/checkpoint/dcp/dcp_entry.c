@@ -31,9 +31,8 @@ static void destroy_body(void *user)
     dcp_body *body = user;
     for (int64_t i = 0; i < body->value_count; i++)
         rs_torch_file_destroy(body->values[i]);
-    if (body->values != NULL)
-        rs_release(body->context, (void *)body->values,
-                   (size_t)body->value_capacity * sizeof *body->values);
+    rs_release(body->context, (void *)body->values,
+               (size_t)body->value_capacity * sizeof *body->values);
     rs_header_destroy(body->header);
     rs_release(body->context, body, sizeof *body);
 }
@@ -118,10 +117,7 @@ static reshard_status read_offsets(rs_arena *arena, rs_json *json, const rs_json
     reshard_status status =
         rs_json_expect(json, RS_JSON_OBJECT_BEGIN, "an object is wanted here", &token);
     (void)key;
-    while (status == RESHARD_OK) {
-        status = rs_json_next(json, &token);
-        if (status != RESHARD_OK || token.kind == RS_JSON_OBJECT_END)
-            break;
+    while (rs_json_next_member(json, &token, &status)) {
         status = rs_json_token_is(&token, "saved_offsets")
                      ? rs_safetensors_numbers(arena, json, body->header->by_name[index]->ndim,
                                               &body->offsets[index])
@@ -322,8 +318,7 @@ static reshard_status open_value(reshard_checkpoint *checkpoint, rs_stored_value
         return RESHARD_OK;
     body->values[body->value_count++] = opened;
     value->node = rs_pickle_root(rs_torch_file_pickle(opened, &bytes));
-    value->text = rs_torch_show(&checkpoint->arena, value->node);
-    return value->text != NULL ? RESHARD_OK : rs_allocation_status();
+    return rs_torch_describe(&checkpoint->arena, value);
 }
 
 /* Finds the bytes of an entry: in its own file, or unpacked in another one. */

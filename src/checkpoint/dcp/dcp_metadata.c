@@ -47,8 +47,7 @@ static reshard_status check_layout(const rs_pickle_node *node)
     if (rs_slice_equals(text, "torch.strided") || rs_slice_equals(text, "strided"))
         return RESHARD_OK;
     return rs_fail(RESHARD_ERR_UNSUPPORTED,
-                   "its layout is \"%.*s\", and only torch.strided is read", rs_slice_shown(text),
-                   text.bytes);
+                   "its layout is \"%.*s\", and only torch.strided is read", RS_SHOWN(text));
 }
 
 /* The state of TensorProperties is a dict or, mostly, a tuple: dtype, layout, .. */
@@ -176,11 +175,6 @@ static reshard_status read_tensor(reading *r, rs_slice name, const rs_pickle_nod
     return status == RESHARD_OK ? read_chunks(r, rs_dcp_field(node, "chunks"), tensor) : status;
 }
 
-static int compare_tensors(const void *a, const void *b)
-{
-    return rs_slice_compare(((const rs_dcp_tensor *)a)->name, ((const rs_dcp_tensor *)b)->name);
-}
-
 static reshard_status read_tensors(reading *r, const rs_pickle_node *dict)
 {
     size_t count = rs_pickle_count(dict);
@@ -196,13 +190,13 @@ static reshard_status read_tensors(reading *r, const rs_pickle_node *dict)
             return rs_dcp_fail_kind(dict->items.nodes[2 * i], "the name of a tensor");
         reshard_status status = read_tensor(r, name, dict->items.nodes[2 * i + 1], &tensors[i]);
         if (status != RESHARD_OK)
-            return rs_fail_within(status, "tensor \"%.*s\"", rs_slice_shown(name), name.bytes);
+            return rs_fail_within(status, "tensor \"%.*s\"", RS_SHOWN(name));
     }
-    rs_sort(tensors, count, sizeof *tensors, compare_tensors);
+    rs_sort(tensors, count, sizeof *tensors, rs_compare_slices);
     for (size_t i = 1; i < count; i++) {
         if (rs_slice_compare(tensors[i - 1].name, tensors[i].name) == 0)
             return rs_fail(RESHARD_ERR_CORRUPT, "tensor \"%.*s\" occurs twice",
-                           rs_slice_shown(tensors[i].name), tensors[i].name.bytes);
+                           RS_SHOWN(tensors[i].name));
     }
     r->made.tensors = tensors;
     r->made.tensor_count = (int64_t)count;

@@ -58,7 +58,7 @@ reshard_status rs_dcp_fail_kind(const rs_pickle_node *node, const char *wanted)
     const rs_pickle_global *class = class_of(node);
     if (class != NULL)
         return rs_fail(RESHARD_ERR_UNSUPPORTED, "an object of class %.*s where %s should be",
-                       rs_slice_shown(class->name), class->name.bytes, wanted);
+                       RS_SHOWN(class->name), wanted);
     return rs_fail(RESHARD_ERR_CORRUPT, "%s where %s should be", rs_pickle_kind_text(node), wanted);
 }
 

@@ -96,7 +96,6 @@ reshard_status rs_dcp_find_entry(reading *r, const rs_pickle_node *key, const rs
 {
     rs_dcp_found entry = {.ndim = -1};
     rs_slice name;
-    void *found = r->found;
     if (!rs_dcp_is_again(key, "MetadataIndex", &r->index_class))
         return rs_dcp_fail_kind(key, "MetadataIndex");
     if (!rs_pickle_text(rs_dcp_field(key, "fqn"), &name))
@@ -108,9 +107,8 @@ reshard_status rs_dcp_find_entry(reading *r, const rs_pickle_node *key, const rs
     if (status == RESHARD_OK)
         status = read_info(r, info, &entry);
     if (status == RESHARD_OK)
-        status = rs_grow(r->arena->context, &found, &r->found_capacity, r->found_count + 1,
+        status = rs_grow(r->arena->context, &r->found, &r->found_capacity, r->found_count + 1,
                          sizeof entry);
-    r->found = found;
     if (status != RESHARD_OK)
         return rs_fail_within(status, "tensor \"%.*s\"", rs_slice_shown(name), name.bytes);
     r->found[r->found_count++] = entry;
@@ -182,11 +180,6 @@ typedef struct numbered {
     int64_t number;
 } numbered;
 
-static int compare_names(const void *a, const void *b)
-{
-    return rs_slice_compare(((const numbered *)a)->text, ((const numbered *)b)->text);
-}
-
 static int compare_files(const void *a, const void *b)
 {
     return rs_dcp_file_compare(((const numbered *)a)->text.bytes,
@@ -241,7 +234,7 @@ static reshard_status order_texts(reading *r, ordering *o)
         o->file_places == NULL)
         return rs_allocation_status();
     reshard_status status =
-        sort_texts(&r->names, compare_names, o->names, o->name_places, &o->name_count);
+        sort_texts(&r->names, rs_compare_slices, o->names, o->name_places, &o->name_count);
     if (status == RESHARD_OK)
         status =
             sort_texts(&r->files, compare_files, o->files, o->file_places, &r->made.file_count);

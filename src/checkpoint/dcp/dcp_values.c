@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* dcp_values.c - makes archives of values, takes nested values apart, and copies stored ones. */
-#include "checkpoint/dcp/dcp_values.h"
+#include "checkpoint/dcp/dcp_write.h"
 
 #include "base/context.h"
 #include "base/sort.h"
 #include "checkpoint/archive/pickle_write.h"
-#include "checkpoint/torch/torch_nest.h"
+#include "checkpoint/torch/torch_save.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -119,10 +119,8 @@ typedef struct listing {
 
 static reshard_status add(listing *l, const rs_dcp_value *value)
 {
-    void *items = l->items;
     reshard_status status =
-        rs_grow(l->target->context, &items, &l->capacity, l->count + 1, sizeof *value);
-    l->items = items;
+        rs_grow(l->target->context, &l->items, &l->capacity, l->count + 1, sizeof *value);
     if (status == RESHARD_OK)
         l->items[l->count++] = *value;
     return status;
@@ -221,11 +219,6 @@ static reshard_status take_apart(listing *l, const rs_dcp_value *whole)
 
 /* ---- all values ------------------------------------------------------------------------------ */
 
-static int compare_names(const void *a, const void *b)
-{
-    return rs_slice_compare(((const rs_dcp_value *)a)->name, ((const rs_dcp_value *)b)->name);
-}
-
 static reshard_status fail_twice(rs_slice name)
 {
     return rs_fail(RESHARD_ERR_INVALID, "two values end up with the name \"%.*s\"",
@@ -250,9 +243,9 @@ static reshard_status list_all(listing *l, const reshard_checkpoint *source)
             status = take_apart(l, &made);
         }
     }
-    rs_sort(l->items, (size_t)l->count, sizeof *l->items, compare_names);
+    rs_sort(l->items, (size_t)l->count, sizeof *l->items, rs_compare_slices);
     for (int64_t i = 1; status == RESHARD_OK && i < l->count; i++) {
-        if (compare_names(&l->items[i - 1], &l->items[i]) == 0)
+        if (rs_compare_slices(&l->items[i - 1], &l->items[i]) == 0)
             status = fail_twice(l->items[i].name);
     }
     return status;
@@ -268,8 +261,7 @@ reshard_status rs_dcp_values_list(const rs_target *target, const reshard_checkpo
         *out_values = rs_arena_copy(arena, l.items, (size_t)l.count, sizeof *l.items);
         status = *out_values != NULL ? RESHARD_OK : rs_allocation_status();
     }
-    if (l.items != NULL)
-        rs_release(target->context, l.items, (size_t)l.capacity * sizeof *l.items);
+    rs_release(target->context, l.items, (size_t)l.capacity * sizeof *l.items);
     return status;
 }
 
@@ -278,7 +270,7 @@ reshard_status rs_dcp_values_check(const rs_target *target, int64_t count,
 {
     for (int64_t i = 0; count != 0 && i < target->tensor_count; i++) {
         const rs_dcp_value wanted = {.name = target->tensors[i].name};
-        if (bsearch(&wanted, values, (size_t)count, sizeof wanted, compare_names) != NULL)
+        if (bsearch(&wanted, values, (size_t)count, sizeof wanted, rs_compare_slices) != NULL)
             return fail_twice(wanted.name);
     }
     return RESHARD_OK;

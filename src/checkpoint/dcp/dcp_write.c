@@ -4,9 +4,8 @@
 
 #include "base/context.h"
 #include "base/sort.h"
-#include "checkpoint/dcp/dcp_values.h"
+#include "checkpoint/torch/torch_save.h"
 #include "checkpoint/torch/torch_values.h"
-#include "checkpoint/torch/torch_write.h"
 
 #include <assert.h>
 #include <stdio.h>

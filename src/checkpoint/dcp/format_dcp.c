@@ -12,7 +12,6 @@
 #include "base/sort.h"
 #include "checkpoint/dcp/dcp_entry.h"
 #include "checkpoint/dcp/dcp_format.h"
-#include "checkpoint/dcp/dcp_values.h"
 #include "checkpoint/dcp/dcp_write.h"
 #include "checkpoint/dcp/megatron.h"
 #include "checkpoint/torch/torch_files.h"
@@ -107,22 +106,16 @@ static reshard_status has_file(const reshard_checkpoint *checkpoint, const char 
     char inner[600];
     rs_path_kind kind = RS_PATH_NONE;
     (void)snprintf(inner, sizeof inner, "%.500s%.90s", folder, name);
-    char *path = rs_path_join(checkpoint->context, checkpoint->folder, inner);
-    if (path == NULL)
-        return rs_allocation_status();
-    reshard_status status = rs_path_kind_of(path, &kind);
-    rs_release(checkpoint->context, path, strlen(path) + 1);
+    reshard_status status = rs_store_kind_of(checkpoint, inner, &kind);
     *out_has = status == RESHARD_OK && kind == RS_PATH_FILE;
     return status;
 }
 
 static reshard_status add_part(reading *r, const char *folder, const char *name)
 {
-    void *items = r->parts;
     char *path = NULL;
-    reshard_status status =
-        rs_grow(r->checkpoint->context, &items, &r->part_capacity, r->part_count + 1, sizeof(part));
-    r->parts = items;
+    reshard_status status = rs_grow(r->checkpoint->context, &r->parts, &r->part_capacity,
+                                    r->part_count + 1, sizeof(part));
     if (status == RESHARD_OK)
         status = join_names(r, folder, name, &path);
     if (status == RESHARD_OK)
@@ -200,8 +193,7 @@ static reshard_status read_part(const reading *r, part *made)
     reshard_status status = rs_file_read_all(context, path, RS_PICKLE_BYTES_MAX, &bytes, &count);
     if (status == RESHARD_OK)
         status = rs_dcp_metadata_read(&r->checkpoint->arena, path, bytes, count, &made->metadata);
-    if (bytes != NULL)
-        rs_release(context, bytes, count + 1);
+    rs_release(context, bytes, count + 1);
     rs_release(context, path, strlen(path) + 1);
     return status;
 }
@@ -449,7 +441,6 @@ static reshard_status add_all(reading *r)
 static reshard_status take_beside(void *user, const rs_torch_leaf *leaf)
 {
     reading *r = user;
-    rs_occurrence found;
     int32_t file = (int32_t)r->file_count;
     if (leaf->kind == RS_TORCH_VALUE)
         return rs_torch_keep_value(r->checkpoint, file, leaf);
@@ -458,9 +449,7 @@ static reshard_status take_beside(void *user, const rs_torch_leaf *leaf)
                        LIGHTNING_NAME
                        ": tensor \"%.*s\" is one rank's part, which is not read here",
                        rs_slice_shown(leaf->name), leaf->name.bytes);
-    reshard_status status = rs_torch_occurrence(r->checkpoint, file, leaf, &found);
-    return status == RESHARD_OK ? rs_occurrences_add(r->checkpoint->context, &r->list, &found)
-                                : status;
+    return rs_torch_add(r->checkpoint, file, leaf, &r->list);
 }
 
 static reshard_status read_beside(reading *r)
@@ -565,8 +554,7 @@ reshard_status rs_dcp_read(reshard_checkpoint *checkpoint, const rs_opening *ope
     reshard_status status = read_all(&r, opening);
     rs_unpacking_release(r.entries.unpacking);
     rs_occurrences_release(checkpoint->context, &r.list);
-    if (r.parts != NULL)
-        rs_release(checkpoint->context, r.parts, (size_t)r.part_capacity * sizeof(part));
+    rs_release(checkpoint->context, r.parts, (size_t)r.part_capacity * sizeof(part));
     return status;
 }
 

@@ -4,7 +4,6 @@
 #include "checkpoint/dcp/dcp_format.h"
 #include "checkpoint/dcp/dcp_write.h"
 #include "checkpoint/dcp/megatron.h"
-#include "checkpoint/dcp/megatron_write.h"
 
 static reshard_status probe(reshard_checkpoint *checkpoint, const rs_opening *opening, bool *out_is)
 {

@@ -17,7 +17,6 @@
 #include "base/context.h"
 #include "base/dtype.h"
 #include "checkpoint/dcp/dcp_format.h"
-#include "checkpoint/dcp/legacy_names.h"
 #include "checkpoint/dcp/megatron.h"
 #include "checkpoint/torch/torch_files.h"
 #include "text/text.h"
@@ -258,13 +257,12 @@ static reshard_status add_tensor(reading *r, const rs_torch_leaf *leaf, const ch
         whole.ndim >= RESHARD_NDIM_MAX)
         return rs_fail_about(RESHARD_ERR_CORRUPT, r->checkpoint->files[r->file].name,
                              "tensor \"%.*s\" has a shape that such tensors do not have",
-                             rs_slice_shown(leaf->name), leaf->name.bytes);
+                             RS_SHOWN(leaf->name));
     if (made.expert >= 0) {
         if (s->experts <= 0 || s->experts % s->ep != 0 || made.expert >= s->experts / s->ep)
             return rs_fail_about(RESHARD_ERR_CORRUPT, r->checkpoint->files[r->file].name,
                                  "tensor \"%.*s\" is not one of the %lld experts of a rank",
-                                 rs_slice_shown(leaf->name), leaf->name.bytes,
-                                 (long long)(s->experts / s->ep));
+                                 RS_SHOWN(leaf->name), (long long)(s->experts / s->ep));
         made.expert += r->expert_rank * (s->experts / s->ep);
     }
     for (int64_t part = 0; status == RESHARD_OK && part < count; part++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* legacy_names.c - see legacy_names.h: two tables of old names, and where numbers stand in a
+/* legacy_names.c - see megatron.h: two tables of old names, and where numbers stand in a
  * name. */
-#include "checkpoint/dcp/legacy_names.h"
+#include "checkpoint/dcp/megatron.h"
 
 #include "base/error.h"
 #include "text/text.h"

@@ -72,21 +72,15 @@ static bool contains(rs_slice name, const char *part)
     return false;
 }
 
-static bool begins_with(rs_slice name, const char *front)
-{
-    size_t count = strlen(front);
-    return name.count >= count && memcmp(name.bytes, front, count) == 0;
-}
-
 const char *rs_megatron_kind_of(rs_slice name)
 {
     if (contains(name, "._extra_state/shard_"))
         return "states of Transformer Engine (_extra_state)";
-    if (begins_with(name, "rng_state"))
+    if (rs_slice_begins(name, "rng_state"))
         return "random states of ranks (rng_state)";
-    if (begins_with(name, "rerun_state_machine_state"))
+    if (rs_slice_begins(name, "rerun_state_machine_state"))
         return "states of the rerun machine";
-    return begins_with(rs_state_name(name), "optimizer")
+    return rs_slice_begins(rs_state_name(name), "optimizer")
                ? "states of an optimizer, gathered as objects"
                : NULL;
 }
@@ -200,30 +194,6 @@ static const rs_pickle_node *find_common(reshard_checkpoint *checkpoint, int32_t
                : entry;
 }
 
-/* Takes config.json from the folder above, which trainers have beside the folders of iterations. */
-static reshard_status find_config(reshard_checkpoint *checkpoint, bool *out_has)
-{
-    rs_path_kind kind = RS_PATH_NONE;
-    *out_has = true;
-    if (checkpoint->base != NULL)
-        return RESHARD_OK;
-    reshard_status status = rs_store_kind_of(checkpoint, "config.json", &kind);
-    if (status != RESHARD_OK || kind == RS_PATH_FILE)
-        return status;
-    status = rs_store_kind_of(checkpoint, "../" RS_MEGATRON_LATEST_NAME, &kind);
-    if (status == RESHARD_OK && kind == RS_PATH_FILE)
-        status = rs_store_kind_of(checkpoint, "../config.json", &kind);
-    *out_has = status == RESHARD_OK && kind == RS_PATH_FILE;
-    if (!*out_has)
-        return status;
-    char *above = rs_path_parent(checkpoint->context, checkpoint->folder);
-    if (above == NULL)
-        return rs_allocation_status();
-    checkpoint->base = rs_arena_copy(&checkpoint->arena, above, strlen(above) + 1, 1);
-    rs_release(checkpoint->context, above, strlen(above) + 1);
-    return checkpoint->base != NULL ? RESHARD_OK : rs_allocation_status();
-}
-
 /* Says what the arguments tell, and what they do not. */
 static reshard_status note_arguments(reshard_checkpoint *checkpoint, const learning *l)
 {
@@ -245,12 +215,14 @@ reshard_status rs_megatron_learn(reshard_checkpoint *checkpoint, int32_t common_
     learning l = {.count = 0};
     bool has_config = false;
     checkpoint->own_names = own;
+    checkpoint->is_megatron = true;
     const rs_pickle_node *arguments = rs_pickle_get(find_common(checkpoint, common_file), "args");
     if (rs_pickle_is_call(arguments, "argparse", "Namespace"))
         l.arguments = rs_pickle_dict(arguments->call->state);
     if (l.arguments != NULL)
         learn_arguments(&l);
-    reshard_status status = find_config(checkpoint, &has_config);
+    reshard_status status =
+        rs_store_look_above(checkpoint, "../" RS_MEGATRON_LATEST_NAME, &has_config);
     checkpoint->key_count = l.count;
     checkpoint->keys = rs_arena_copy(&checkpoint->arena, l.keys, (size_t)l.count, sizeof *l.keys);
     if (status == RESHARD_OK && checkpoint->keys == NULL)

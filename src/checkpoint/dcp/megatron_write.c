@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* megatron_write.c - cuts boxes into Megatron's chunks, and writes what belongs to them. */
-#include "checkpoint/dcp/megatron_write.h"
+#include "checkpoint/dcp/megatron.h"
 
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/shape.h"
 #include "checkpoint/archive/pickle_write.h"
 #include "checkpoint/dcp/dcp_write.h"
-#include "checkpoint/dcp/megatron.h"
 #include "checkpoint/select/parameter.h"
-#include "checkpoint/torch/torch_write.h"
+#include "checkpoint/torch/torch_save.h"
 #include "text/text.h"
 
 #include <stdio.h>
@@ -164,10 +163,8 @@ typedef struct value_list {
 
 static reshard_status add_value(value_list *list, rs_slice name, const rs_dcp_value *like)
 {
-    void *items = list->items;
-    reshard_status status = rs_grow(list->target->context, &items, &list->capacity, list->count + 1,
-                                    sizeof *list->items);
-    list->items = items;
+    reshard_status status = rs_grow(list->target->context, &list->items, &list->capacity,
+                                    list->count + 1, sizeof *list->items);
     if (status == RESHARD_OK) {
         list->items[list->count] = *like;
         list->items[list->count++].name = name;
@@ -298,7 +295,7 @@ static reshard_status tell(const rs_laying *laying, const megatron_notes *notes)
         is_stacked = !(name.count > at && memcmp(name.bytes, "decoder.layers.", at) == 0 &&
                        name.bytes[at] >= '0' && name.bytes[at] <= '9');
     }
-    if (laying->source->own_names != NULL) {
+    if (laying->source->is_megatron) {
         reshard_status status =
             rs_target_say(target, "the common state is written anew, without the arguments and "
                                   "steps of the source's");
@@ -320,8 +317,8 @@ static int64_t find_iteration(const reshard_checkpoint *source)
     const char *name = slash != NULL ? slash + 1 : source->folder;
     const char *digits = name + (sizeof front - 1);
     int64_t number = 0;
-    if (source->own_names == NULL || strncmp(name, front, sizeof front - 1) != 0 ||
-        *digits == '\0' || strlen(digits) > 15)
+    if (!source->is_megatron || strncmp(name, front, sizeof front - 1) != 0 || *digits == '\0' ||
+        strlen(digits) > 15)
         return -1;
     for (; *digits >= '0' && *digits <= '9'; digits++)
         number = number * 10 + (*digits - '0');
@@ -358,8 +355,7 @@ reshard_status rs_megatron_lay_out(rs_laying *laying)
             rs_arena_copy(&target->arena, list.items, (size_t)list.count, sizeof *list.items);
         status = made->notes.values != NULL ? tell(laying, made) : rs_allocation_status();
     }
-    if (list.items != NULL)
-        rs_release(target->context, list.items, (size_t)list.capacity * sizeof *list.items);
+    rs_release(target->context, list.items, (size_t)list.capacity * sizeof *list.items);
     return status;
 }
 

@@ -230,3 +230,27 @@ reshard_status rs_ds_files_find(rs_arena *arena, const char *path, const rs_open
         *out_files = files;
     return status;
 }
+
+reshard_status rs_ds_files_own(reshard_checkpoint *checkpoint, const rs_opening *opening,
+                               const char *folder)
+{
+    rs_arena *arena = &checkpoint->arena;
+    size_t count = 0;
+    const char **own = rs_arena_allocate_array(arena, (size_t)opening->name_count + 2, sizeof *own);
+    if (own == NULL)
+        return rs_allocation_status();
+    if (folder != NULL)
+        own[count++] = folder;
+    for (int64_t i = 0; i < opening->name_count; i++) {
+        const char *name = opening->names[i];
+        rs_ds_kind kind = rs_ds_file_parse(name).kind;
+        if (kind != RS_DS_MODEL && kind != RS_DS_RANK_MODEL)
+            continue;
+        own[count] = rs_arena_copy(arena, name, strlen(name) + 1, 1);
+        if (own[count++] == NULL)
+            return rs_allocation_status();
+    }
+    own[count] = NULL;
+    checkpoint->own_names = own;
+    return RESHARD_OK;
+}

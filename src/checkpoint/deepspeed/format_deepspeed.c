@@ -11,7 +11,6 @@
  */
 #include "checkpoint/deepspeed/ds_formats.h"
 #include "checkpoint/deepspeed/zero.h"
-#include "checkpoint/deepspeed/zero_rules.h"
 
 #include "base/context.h"
 
@@ -88,8 +87,7 @@ static reshard_status open_files(rs_zero_reading *r, bool has_frozen)
     }
     if (status == RESHARD_OK)
         status = rs_store_open_files(checkpoint, count, names);
-    if (names != NULL)
-        rs_release(checkpoint->context, (void *)names, bytes);
+    rs_release(checkpoint->context, (void *)names, bytes);
     return status;
 }
 
@@ -203,37 +201,16 @@ static reshard_status note_split(const rs_zero_reading *r)
     return status;
 }
 
-/* Takes config.json from the folder above, which has it beside `latest` and the folders of steps if
- * the Trainer of transformers saved it. */
-static reshard_status find_config(reshard_checkpoint *checkpoint)
-{
-    rs_path_kind own = RS_PATH_NONE, latest = RS_PATH_NONE, above = RS_PATH_NONE;
-    if (checkpoint->base != NULL)
-        return RESHARD_OK;
-    reshard_status status = rs_store_kind_of(checkpoint, "config.json", &own);
-    if (status == RESHARD_OK)
-        status = rs_store_kind_of(checkpoint, "../latest", &latest);
-    if (status == RESHARD_OK)
-        status = rs_store_kind_of(checkpoint, "../config.json", &above);
-    if (status != RESHARD_OK || own == RS_PATH_FILE || latest != RS_PATH_FILE ||
-        above != RS_PATH_FILE)
-        return status;
-    char *path = rs_path_parent(checkpoint->context, checkpoint->folder);
-    if (path == NULL)
-        return rs_allocation_status();
-    checkpoint->base = rs_arena_copy(&checkpoint->arena, path, strlen(path) + 1, 1);
-    rs_release(checkpoint->context, path, strlen(path) + 1);
-    return checkpoint->base != NULL ? RESHARD_OK : rs_allocation_status();
-}
-
 static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_opening *opening)
 {
     rs_zero_reading r = {.checkpoint = checkpoint, .opening = opening};
-    bool has_frozen = false;
+    bool has_frozen = false, has_config = false;
     reshard_status status =
         rs_ds_files_find(&checkpoint->arena, checkpoint->path, opening, &r.files);
     if (status == RESHARD_OK)
-        status = find_config(checkpoint);
+        status = rs_store_look_above(checkpoint, "../latest", &has_config);
+    if (status == RESHARD_OK)
+        status = rs_ds_files_own(checkpoint, opening, NULL);
     if (status == RESHARD_OK)
         r.parts =
             rs_arena_allocate_array(&checkpoint->arena, (size_t)r.files.mp_count, sizeof *r.parts);
@@ -253,8 +230,7 @@ static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_openin
         status = rs_torch_note_common(checkpoint, &r.common);
     if (status == RESHARD_OK)
         status = note_split(&r);
-    if (r.locals != NULL)
-        rs_release(checkpoint->context, r.locals, (size_t)r.local_capacity * sizeof *r.locals);
+    rs_release(checkpoint->context, r.locals, (size_t)r.local_capacity * sizeof *r.locals);
     rs_occurrences_release(checkpoint->context, &r.others);
     rs_zero_rules_release(&r);
     return status;

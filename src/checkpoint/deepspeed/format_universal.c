@@ -8,8 +8,9 @@
  * tensors; the model file has their shapes.
  */
 #include "checkpoint/deepspeed/ds_formats.h"
-#include "checkpoint/deepspeed/universal_write.h"
+#include "checkpoint/deepspeed/universal.h"
 #include "checkpoint/deepspeed/zero.h"
+#include "checkpoint/format/file_names.h"
 
 #include "base/checked.h"
 #include "base/context.h"
@@ -30,17 +31,9 @@ static bool is_there(const reshard_checkpoint *checkpoint, const char *name, rs_
     return rs_store_kind_of(checkpoint, name, &kind) == RESHARD_OK && kind == wanted;
 }
 
-static bool has_name(const rs_opening *opening, const char *name)
-{
-    bool has = false;
-    for (int64_t i = 0; !has && i < opening->name_count; i++)
-        has = strcmp(opening->names[i], name) == 0;
-    return has;
-}
-
 static reshard_status probe(reshard_checkpoint *checkpoint, const rs_opening *opening, bool *out_is)
 {
-    if (checkpoint->file_count == 0 && opening->is_folder && has_name(opening, FOLDER))
+    if (checkpoint->file_count == 0 && opening->is_folder && rs_opening_has(opening, FOLDER))
         *out_is = is_there(checkpoint, OPTIMIZER, RS_PATH_FILE);
     return RESHARD_OK;
 }
@@ -64,6 +57,8 @@ typedef struct reading {
     state_file *states; /* by file, from the first of a parameter on */
     int32_t first;      /* the file of the first of them */
     int64_t told_cuts;  /* files that say how tensor parallel ranks cut them */
+    int64_t strays;     /* what else is in the folder of parameters */
+    const char *first_stray;
 } reading;
 
 static reshard_status add_path(reading *r, const char *first, const char *second, const char *third)
@@ -77,6 +72,14 @@ static reshard_status add_path(reading *r, const char *first, const char *second
                              "the path of a file in it has more than %d bytes",
                              RS_FILE_NAME_BYTES - 1);
     return rs_names_add(&r->files, path);
+}
+
+/* The folder as a whole counts as read, so what is not read in it has to be told. */
+static reshard_status add_stray(reading *r, const char *name)
+{
+    if (r->strays++ == 0)
+        r->first_stray = rs_arena_copy(&r->zero.checkpoint->arena, name, strlen(name) + 1, 1);
+    return r->first_stray != NULL ? RESHARD_OK : rs_allocation_status();
 }
 
 /* Lists the files of one parameter. */
@@ -93,14 +96,14 @@ static reshard_status list_parameter(reading *r, int64_t index)
     for (int64_t i = 0; status == RESHARD_OK && i < names.count; i++) {
         const char *file = names.items[i];
         size_t length = strlen(file);
-        void *items = r->states;
-        if (length <= 3 || strcmp(file + length - 3, ".pt") != 0)
+        if (length <= 3 || strcmp(file + length - 3, ".pt") != 0) {
+            status = add_stray(r, file);
             continue;
+        }
         char *state = rs_arena_copy(&checkpoint->arena, file, length + 1, 1);
-        status = state != NULL ? rs_grow(checkpoint->context, &items, &r->capacity, r->count + 1,
-                                         sizeof *r->states)
+        status = state != NULL ? rs_grow(checkpoint->context, &r->states, &r->capacity,
+                                         r->count + 1, sizeof *r->states)
                                : rs_allocation_status();
-        r->states = items;
         if (status == RESHARD_OK)
             status = add_path(r, FOLDER, name, file);
         if (status == RESHARD_OK)
@@ -131,6 +134,8 @@ static reshard_status list_folders(reading *r)
         (void)snprintf(inside, sizeof inside, FOLDER "/%s", names.items[i]);
         if (is_there(checkpoint, inside, RS_PATH_FOLDER))
             status = rs_names_add(&r->folders, names.items[i]);
+        else if (strcmp(inside, OPTIMIZER) != 0)
+            status = add_stray(r, names.items[i]);
     }
     rs_names_release(&names);
     if (path != NULL)
@@ -461,6 +466,12 @@ static reshard_status note_kind(const reading *r)
     reshard_status status =
         rs_store_note(checkpoint, "a universal checkpoint of %lld parameters, in %lld files",
                       (long long)r->folders.count, (long long)r->count);
+    if (status == RESHARD_OK && r->strays != 0)
+        status = rs_store_note(checkpoint,
+                               "left out: %lld file%s in the folder " FOLDER " (\"%.200s\"%s), not "
+                               "of a state of a parameter",
+                               (long long)r->strays, r->strays == 1 ? "" : "s", r->first_stray,
+                               r->strays == 1 ? "" : " and others");
     if (status == RESHARD_OK && r->told_cuts != 0)
         status = rs_store_note(checkpoint,
                                "left out: how tensor parallel ranks cut parameters (cat_dim and "
@@ -476,6 +487,8 @@ static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_openin
                  .folders.context = checkpoint->context,
                  .files.context = checkpoint->context};
     reshard_status status = rs_zero_make_steps(&r.zero) ? open_files(&r) : rs_allocation_status();
+    if (status == RESHARD_OK)
+        status = rs_ds_files_own(checkpoint, opening, FOLDER);
     if (status == RESHARD_OK)
         status = list_parameters(&r);
     if (status == RESHARD_OK)
@@ -495,11 +508,9 @@ static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_openin
         status = compare_states(&r);
     if (status == RESHARD_OK)
         status = note_kind(&r);
-    if (r.zero.locals != NULL)
-        rs_release(checkpoint->context, r.zero.locals,
-                   (size_t)r.zero.local_capacity * sizeof *r.zero.locals);
-    if (r.states != NULL)
-        rs_release(checkpoint->context, r.states, (size_t)r.capacity * sizeof *r.states);
+    rs_release(checkpoint->context, r.zero.locals,
+               (size_t)r.zero.local_capacity * sizeof *r.zero.locals);
+    rs_release(checkpoint->context, r.states, (size_t)r.capacity * sizeof *r.states);
     rs_occurrences_release(checkpoint->context, &r.zero.others);
     rs_names_release(&r.folders);
     rs_names_release(&r.files);
@@ -517,7 +528,8 @@ const rs_format rs_format_universal = {
     .leaves_tied = rs_universal_leaves_tied,
     .lay_out = rs_universal_lay_out,
     .name_file = rs_universal_name_file,
-    .place = rs_universal_place,
+    .place = rs_torch_save_place,
     .write_head = rs_torch_save_head,
     .finish = rs_universal_finish,
+    .torch_style = &rs_universal_style,
 };

@@ -13,6 +13,7 @@
 
 #include "checkpoint/archive/pickle.h"
 #include "checkpoint/archive/pickle_write.h"
+#include "checkpoint/target/format.h"
 #include "checkpoint/target/target.h"
 
 typedef enum rs_universal_kind {
@@ -65,5 +66,16 @@ bool rs_universal_has_master(const rs_universal *universal, rs_slice parameter);
 bool rs_universal_is_global(const rs_stored_value *value);
 /* Writes the pickle of a file (universal_pickles.c). */
 reshard_status rs_universal_write(rs_pickle_writer *writer, const rs_target *target, int32_t file);
+
+/* universal_write.c - writes universal checkpoints of DeepSpeed: functions for the row of the
+ * format. */
+
+reshard_status rs_universal_lay_out(rs_laying *laying);
+bool rs_universal_holds(const rs_stored_value *value);
+bool rs_universal_leaves_tied(rs_slice name);
+void rs_universal_name_file(const rs_target *target, int32_t file, int32_t rank,
+                            char out_name[RS_FILE_NAME_BYTES]);
+extern const struct rs_torch_style rs_universal_style;
+reshard_status rs_universal_finish(const rs_target *target, const rs_finishing *finishing);
 
 #endif

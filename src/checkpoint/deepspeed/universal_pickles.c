@@ -2,8 +2,7 @@
 /* universal_pickles.c - what DeepSpeed's loaders ask of the files of a universal checkpoint, and no
  * class that would have to be imported. */
 #include "checkpoint/deepspeed/universal.h"
-#include "checkpoint/torch/torch_nest.h"
-#include "checkpoint/torch/torch_write.h"
+#include "checkpoint/torch/torch_save.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -8,14 +8,12 @@
  * 16-bit weights of which the optimizer has a master copy, as Megatron's has (param, fp32_param):
  * that copy is the weight then.
  */
-#include "checkpoint/deepspeed/universal_write.h"
 #include "checkpoint/deepspeed/universal.h"
 
 #include "base/context.h"
 #include "base/dtype.h"
 #include "base/sort.h"
 #include "checkpoint/torch/torch_save.h"
-#include "checkpoint/torch/torch_write.h"
 #include "kernel/cast.h"
 
 #include <stdio.h>
@@ -23,18 +21,6 @@
 #include <string.h>
 
 #define COMPONENT_BYTES_MAX 255
-
-static bool ends_with(rs_slice text, const char *end)
-{
-    size_t length = strlen(end);
-    return text.count >= length && memcmp(text.bytes + text.count - length, end, length) == 0;
-}
-
-static bool begins_with(rs_slice text, const char *word)
-{
-    size_t length = strlen(word);
-    return text.count > length && memcmp(text.bytes, word, length) == 0;
-}
 
 rs_slice rs_universal_name(const rs_universal *universal, rs_slice name)
 {
@@ -46,18 +32,18 @@ rs_slice rs_universal_name(const rs_universal *universal, rs_slice name)
 
 bool rs_universal_is_global(const rs_stored_value *value)
 {
-    return !begins_with(value->name, "optimizer.");
+    return !rs_slice_begins(value->name, "optimizer.");
 }
 
 bool rs_universal_leaves_tied(rs_slice name)
 {
-    return ends_with(name, "lm_head.weight") || ends_with(name, "embed_out.weight") ||
+    return rs_slice_ends(name, "lm_head.weight") || rs_slice_ends(name, "embed_out.weight") ||
            rs_slice_equals(name, "output.weight");
 }
 
 static bool is_step(const rs_stored_value *value)
 {
-    return begins_with(value->name, "optimizer.state.") && ends_with(value->name, ".step");
+    return rs_slice_begins(value->name, "optimizer.state.") && rs_slice_ends(value->name, ".step");
 }
 
 bool rs_universal_holds(const rs_stored_value *value)
@@ -95,7 +81,7 @@ static const char *find_home(const rs_laying *laying)
             if (step != NULL && step->key.bytes != NULL &&
                 step->key.count + 1 == strlen(homes[j]) &&
                 memcmp(step->key.bytes, homes[j], step->key.count) == 0 &&
-                begins_with(item->name, homes[j]))
+                rs_slice_begins(item->name, homes[j]))
                 return homes[j];
         }
     }
@@ -202,10 +188,8 @@ static reshard_status check_name(rs_slice parameter, rs_slice state)
 
 static reshard_status add_file(writing *w, const rs_universal_file *file)
 {
-    void *items = w->files;
     reshard_status status =
-        rs_grow(w->target->context, &items, &w->file_capacity, w->file_count + 1, sizeof *file);
-    w->files = items;
+        rs_grow(w->target->context, &w->files, &w->file_capacity, w->file_count + 1, sizeof *file);
     if (status == RESHARD_OK)
         w->files[w->file_count++] = *file;
     return status;
@@ -436,8 +420,7 @@ reshard_status rs_universal_lay_out(rs_laying *laying)
         target->file_count = (int32_t)w.file_count;
         status = w.universal->files != NULL ? RESHARD_OK : rs_allocation_status();
     }
-    if (w.files != NULL)
-        rs_release(target->context, w.files, (size_t)w.file_capacity * sizeof *w.files);
+    rs_release(target->context, w.files, (size_t)w.file_capacity * sizeof *w.files);
     return status;
 }
 
@@ -469,18 +452,13 @@ static void write_zero(rs_json_writer *writer, const rs_target *target, int32_t 
         rs_json_writer_add(writer, zero, sizeof zero);
 }
 
-static const rs_torch_style style = {
+const rs_torch_style rs_universal_style = {
     .write_root = rs_universal_write, .record_name = "data/0", .write_record = write_zero};
-
-reshard_status rs_universal_place(rs_target *target, int32_t file)
-{
-    return rs_torch_save_place(target, file, &style);
-}
 
 reshard_status rs_universal_finish(const rs_target *target, const rs_finishing *finishing)
 {
     const char *tag = rs_universal_of(target)->tag;
-    reshard_status status = rs_torch_save_finish(target, finishing, &style);
+    reshard_status status = rs_torch_save_finish(target, finishing);
     return status == RESHARD_OK
                ? finishing->add(finishing->user, "latest_universal", tag, strlen(tag))
                : status;

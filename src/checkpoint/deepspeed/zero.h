@@ -15,7 +15,9 @@
 #ifndef RS_CHECKPOINT_DEEPSPEED_ZERO_H
 #define RS_CHECKPOINT_DEEPSPEED_ZERO_H
 
+#include "base/error.h"
 #include "checkpoint/deepspeed/ds_files.h"
+#include "checkpoint/rules/rules.h"
 #include "checkpoint/torch/torch_files.h"
 
 /* A parameter that is trained. */
@@ -168,5 +170,70 @@ reshard_status rs_zero_check_slices(const rs_zero_reading *r, const rs_zero_part
 reshard_status rs_zero_add_other(rs_zero_reading *r, const rs_occurrence *found);
 /* Makes the checkpoint's tensors of the locals of all parts (zero_join.c). */
 reshard_status rs_zero_join(rs_zero_reading *r);
+
+/*
+ * zero_boxes.c - the boxes of one tensor that ranks hold as ranges of its row-major order. They are
+ * found once, and serve the weights and all states, whose ranges are the same.
+ */
+
+typedef struct rs_zero_box {
+    int32_t rank;
+    int64_t at;             /* where it begins in the rank's flat array */
+    const int64_t *numbers; /* its offset in the tensor, then its size */
+} rs_zero_box;
+
+typedef struct rs_zero_boxes {
+    rs_arena *arena; /* where numbers and pieces go */
+    int32_t ndim;
+    const int64_t *shape;
+    int64_t next; /* the first element of the tensor that no range has held yet */
+    int64_t count, capacity;
+    rs_zero_box *items;
+} rs_zero_boxes;
+
+/* Begins another tensor; the list keeps its memory. */
+void rs_zero_boxes_begin(rs_zero_boxes *boxes, int32_t ndim, const int64_t *shape);
+/* The next `count` elements of the tensor lie in a rank's flat array, from `at` on. */
+reshard_status rs_zero_boxes_add(rs_zero_boxes *boxes, int32_t rank, int64_t at, int64_t count);
+/* Describes the tensor and gives it its pieces. The flat array of rank i is flats[i * stride].
+ * Errors: UNSUPPORTED if it would have to be cut but cannot be. */
+reshard_status rs_zero_boxes_tensor(const rs_zero_boxes *boxes, rs_slice name, reshard_dtype dtype,
+                                    const rs_zero_flat *flats, int32_t stride,
+                                    rs_stored_tensor *out_tensor);
+void rs_zero_boxes_release(rs_zero_boxes *boxes);
+
+/* zero_rules.c - how tensor parallel ranks cut a parameter, by rules and config.json. */
+
+/* Finds the rules of the model, whose local tensors are listed, for all tensor parallel ranks.
+ * Errors: UNSUPPORTED if there is no config.json; of rulebooks. */
+reshard_status rs_zero_rules_init(rs_zero_reading *r);
+void rs_zero_rules_release(rs_zero_reading *r);
+/* How a tensor is cut of which every tensor parallel rank has a local: along *out_dim, with the
+ * layout of *out_result, which the caller releases; or, if *out_dim is -1, not at all. Errors:
+ * UNSUPPORTED if parts cannot be told from replicas; INVALID if shapes do not fit. */
+reshard_status rs_zero_rules_find(rs_zero_reading *r, const rs_zero_local *locals,
+                                  rs_rule_result *out_result, int32_t *out_dim);
+
+/*
+ * zero_cut.c - how tensor parallel ranks cut a parameter, as universal_checkpoint_info says: lists
+ * of patterns for parameters that are replicated, cut along dim 1, or made of several that are cut
+ * one by one. Whatever no pattern names is cut along dim 0.
+ */
+
+/* Joins what the tensor parallel ranks hold of one tensor, one local for each rank. Errors:
+ * UNSUPPORTED if nothing says how it is cut; GAP if a rank has no part of it; CORRUPT if the shapes
+ * do not fit. */
+reshard_status rs_zero_cut_join(rs_zero_reading *r, const rs_zero_local *locals, int64_t count,
+                                rs_stored_tensor *tensor);
+
+/*
+ * zero_pattern.c - the patterns of universal_checkpoint_info, which are regular expressions of
+ * Python, matched from the beginning of a name. Of these, characters, ".", "[..]", "\d", "\w",
+ * escaped characters, each with "*", "+" or "?", and "^" and "$" are understood, which is what
+ * DeepSpeed and Megatron-DeepSpeed write.
+ */
+
+/* Errors: UNSUPPORTED, naming the pattern, for anything else; RANGE if it takes too long. */
+reshard_status rs_zero_pattern_match(rs_slice pattern, rs_slice name, bool *out_matches);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* zero_boxes.c - ranges of flat arrays become pieces. Consecutive ranges tile the tensor, so the
  * pieces need no further check. */
-#include "checkpoint/deepspeed/zero_boxes.h"
+#include "checkpoint/deepspeed/zero.h"
 
 #include "base/context.h"
 #include "base/shape.h"
@@ -22,16 +22,14 @@ void rs_zero_boxes_begin(rs_zero_boxes *boxes, int32_t ndim, const int64_t *shap
 static reshard_status add_box(rs_zero_boxes *boxes, int32_t rank, int64_t at, const int64_t *start,
                               const int64_t *size)
 {
-    void *items = boxes->items;
     size_t ndim = (size_t)boxes->ndim;
     int64_t *numbers = rs_arena_allocate_array(boxes->arena, 2 * ndim, sizeof(int64_t));
     if (numbers == NULL)
         return rs_allocation_status();
     memcpy(numbers, start, ndim * sizeof(int64_t));
     memcpy(numbers + ndim, size, ndim * sizeof(int64_t));
-    reshard_status status = rs_grow(boxes->arena->context, &items, &boxes->capacity,
+    reshard_status status = rs_grow(boxes->arena->context, &boxes->items, &boxes->capacity,
                                     boxes->count + 1, sizeof(rs_zero_box));
-    boxes->items = items;
     if (status == RESHARD_OK)
         boxes->items[boxes->count++] = (rs_zero_box){rank, at, numbers};
     return status;
@@ -40,15 +38,13 @@ static reshard_status add_box(rs_zero_boxes *boxes, int32_t rank, int64_t at, co
 /* A tensor of more dims than boxes can have is carried whole, as a line of bytes. */
 static reshard_status add_whole(rs_zero_boxes *boxes, int32_t rank, int64_t at, int64_t count)
 {
-    void *items = boxes->items;
     if (boxes->next != 0 || count != rs_volume(boxes->ndim, boxes->shape))
         return rs_fail(RESHARD_ERR_UNSUPPORTED,
                        "has %d dimensions and is cut, but tensors of more than %d are carried "
                        "whole only",
                        (int)boxes->ndim, RESHARD_NDIM_MAX);
     reshard_status status =
-        rs_grow(boxes->arena->context, &items, &boxes->capacity, 1, sizeof(rs_zero_box));
-    boxes->items = items;
+        rs_grow(boxes->arena->context, &boxes->items, &boxes->capacity, 1, sizeof(rs_zero_box));
     if (status == RESHARD_OK)
         boxes->items[boxes->count++] = (rs_zero_box){rank, at, NULL};
     return status;
@@ -123,8 +119,6 @@ reshard_status rs_zero_boxes_tensor(const rs_zero_boxes *boxes, rs_slice name, r
 
 void rs_zero_boxes_release(rs_zero_boxes *boxes)
 {
-    if (boxes->items != NULL)
-        rs_release(boxes->arena->context, boxes->items,
-                   (size_t)boxes->capacity * sizeof(rs_zero_box));
+    rs_release(boxes->arena->context, boxes->items, (size_t)boxes->capacity * sizeof(rs_zero_box));
     boxes->items = NULL;
 }

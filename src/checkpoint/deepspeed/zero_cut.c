@@ -5,9 +5,7 @@
  * rank; a parameter that is made of several, such as a fused gate and up projection, has one for
  * each of them and rank.
  */
-#include "checkpoint/deepspeed/zero_cut.h"
-#include "checkpoint/deepspeed/zero_pattern.h"
-#include "checkpoint/deepspeed/zero_rules.h"
+#include "checkpoint/deepspeed/zero.h"
 
 #include "base/checked.h"
 #include "base/context.h"

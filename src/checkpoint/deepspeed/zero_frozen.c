@@ -4,7 +4,6 @@
  * files have parts of them, which are joined here; in stages 1 and 2 they are whole.
  */
 #include "checkpoint/deepspeed/zero.h"
-#include "checkpoint/deepspeed/zero_boxes.h"
 
 #include "base/checked.h"
 #include "base/context.h"
@@ -51,12 +50,11 @@ static reshard_status add_frozen(rs_zero_reading *r, const rs_zero_part *part,
         status = rs_zero_boxes_add(boxes, rank, 0,
                                    rs_min(flats[rank].count, parameter->count - boxes->next));
     if (status == RESHARD_OK && boxes->next != parameter->count)
-        status =
-            rs_fail(RESHARD_ERR_CORRUPT,
-                    "frozen parameter \"%.*s\" has %lld elements, but the files of %d ranks "
-                    "hold %lld",
-                    rs_slice_shown(parameter->told), parameter->told.bytes,
-                    (long long)parameter->count, (int)part->rank_count, (long long)boxes->next);
+        status = rs_fail(RESHARD_ERR_CORRUPT,
+                         "frozen parameter \"%.*s\" has %lld elements, but the files of %d ranks "
+                         "hold %lld",
+                         RS_SHOWN(parameter->told), (long long)parameter->count,
+                         (int)part->rank_count, (long long)boxes->next);
     if (status == RESHARD_OK)
         status = rs_zero_boxes_tensor(boxes, name, dtype, flats, 1, &tensor);
     if (status != RESHARD_OK)
@@ -142,7 +140,7 @@ reshard_status rs_zero_check_frozen(const rs_zero_reading *r, const rs_zero_part
             rs_zero_find_local(r, part->mp, rs_zero_strip(part, told)) == NULL)
             return rs_fail_about(RESHARD_ERR_GAP, r->checkpoint->files[file].name,
                                  "lists the frozen parameter \"%.*s\", but does not hold it",
-                                 rs_slice_shown(told), told.bytes);
+                                 RS_SHOWN(told));
     }
     return RESHARD_OK;
 }

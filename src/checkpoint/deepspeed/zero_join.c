@@ -5,8 +5,6 @@
  * together by what the files say about its cut (zero_cut.c).
  */
 #include "checkpoint/deepspeed/zero.h"
-#include "checkpoint/deepspeed/zero_cut.h"
-#include "checkpoint/deepspeed/zero_rules.h"
 
 #include "base/context.h"
 #include "base/sort.h"
@@ -43,7 +41,7 @@ static reshard_status fail_double(const rs_zero_reading *r, const rs_zero_local 
 {
     (void)r;
     return rs_fail(RESHARD_ERR_CORRUPT, "two tensors end up with the name \"%.*s\"",
-                   rs_slice_shown(local->tensor.name), local->tensor.name.bytes);
+                   RS_SHOWN(local->tensor.name));
 }
 
 static reshard_status join_one(rs_zero_reading *r, const rs_zero_local *locals, int64_t count,

@@ -5,7 +5,6 @@
  * an error and never shifts what comes after it.
  */
 #include "checkpoint/deepspeed/zero.h"
-#include "checkpoint/deepspeed/zero_boxes.h"
 
 #include "base/checked.h"
 #include "base/context.h"
@@ -141,7 +140,7 @@ static reshard_status check_slice(const rs_zero_reading *r, const rs_zero_part *
         return rs_fail_about(RESHARD_ERR_UNSUPPORTED, name,
                              "param_slice_mappings has %s for parameter \"%.*s\", where a "
                              "fragment_address should be",
-                             shown, rs_slice_shown(parameter->told), parameter->told.bytes);
+                             shown, RS_SHOWN(parameter->told));
     }
     int64_t begin = group->starts[rank], end = begin + flat_of(part, rank, group->slot)->count;
     int64_t from = rs_max(parameter->at, begin);
@@ -151,9 +150,8 @@ static reshard_status check_slice(const rs_zero_reading *r, const rs_zero_part *
     return rs_fail_about(RESHARD_ERR_CORRUPT, name,
                          "param_slice_mappings puts %lld elements of parameter \"%.*s\" at %lld, "
                          "but by the model file's shapes there are %lld at %lld",
-                         (long long)count, rs_slice_shown(parameter->told), parameter->told.bytes,
-                         (long long)start, (long long)rs_max(to - from, 0),
-                         (long long)(from - begin));
+                         (long long)count, RS_SHOWN(parameter->told), (long long)start,
+                         (long long)rs_max(to - from, 0), (long long)(from - begin));
 }
 
 reshard_status rs_zero_check_slices(const rs_zero_reading *r, const rs_zero_part *part,
@@ -171,7 +169,7 @@ reshard_status rs_zero_check_slices(const rs_zero_reading *r, const rs_zero_part
                 return rs_fail_about(RESHARD_ERR_CORRUPT, r->checkpoint->files[file].name,
                                      "param_slice_mappings names parameter \"%.*s\" in group %d, "
                                      "where the model file has no such parameter",
-                                     rs_slice_shown(key), key.bytes, (int)group);
+                                     RS_SHOWN(key), (int)group);
             status = check_slice(r, part, rank, file, parameter, dict->items.nodes[2 * i + 1]);
         }
     }
@@ -199,7 +197,7 @@ static reshard_status place_shares(const rs_zero_reading *r, rs_zero_part *part)
             return rs_fail_about(RESHARD_ERR_CORRUPT, file_of(r, part, 0),
                                  "ends within parameter \"%.*s\": its sub-groups do not fit the "
                                  "shapes in the model file",
-                                 rs_slice_shown(parameter->told), parameter->told.bytes);
+                                 RS_SHOWN(parameter->told));
         parameter->group = group;
         parameter->at = at;
         at += share;
@@ -280,7 +278,7 @@ static reshard_status name_expert(const rs_zero_reading *r, const rs_zero_part *
         return rs_fail_about(RESHARD_ERR_UNSUPPORTED, file_of(r, part, replica),
                              "parameter \"%.*s\" is cut over %d of the %d ranks, and its name does "
                              "not say which expert of which ranks it is",
-                             rs_slice_shown(parameter->told), parameter->told.bytes,
+                             RS_SHOWN(parameter->told),
                              (int)(part->rank_count / part->groups[parameter->group].replica_count),
                              (int)part->rank_count);
     number += replica * count_experts(part, parameter->group);

@@ -45,7 +45,7 @@ static reshard_status describe_whole(reshard_checkpoint *checkpoint, const rs_oc
     if (tensor.opaque && found->strides != NULL)
         return rs_fail(RESHARD_ERR_UNSUPPORTED,
                        "tensor \"%.*s\": is not stored row by row, and cannot be cut",
-                       rs_slice_shown(full), full.bytes);
+                       RS_SHOWN(full));
     tensor.pieces = rs_arena_copy(&checkpoint->arena, &piece, 1, sizeof piece);
     if (tensor.pieces == NULL)
         return rs_allocation_status();
@@ -109,7 +109,7 @@ static reshard_status take_module(model_walk *w, const rs_torch_leaf *leaf, rs_s
             return rs_fail_about(RESHARD_ERR_GAP, w->r->checkpoint->files[w->file].name,
                                  "parameter \"%.*s\" is empty here, and no other file holds it: it "
                                  "is neither among the trained parameters nor the frozen ones",
-                                 rs_slice_shown(told), told.bytes);
+                                 RS_SHOWN(told));
         if (w->unlisted_count++ == 0)
             w->unlisted = told;
         status = add_whole(w->r, w->part, &found, w->r->model, name, false);
@@ -157,7 +157,6 @@ static reshard_status take(void *user, const rs_torch_leaf *leaf)
 {
     model_walk *w = user;
     rs_slice key = first_key(leaf), inner = leaf->name;
-    rs_occurrence found;
     if (inner.count > key.count)
         inner = (rs_slice){inner.bytes + key.count + 1, inner.count - key.count - 1};
     if (leaf->kind == RS_TORCH_VALUE && is_consumed(key))
@@ -169,17 +168,14 @@ static reshard_status take(void *user, const rs_torch_leaf *leaf)
         return rs_fail_about(RESHARD_ERR_UNSUPPORTED, w->r->checkpoint->files[w->file].name,
                              "tensor \"%.*s\" is a DTensor or ShardedTensor, which ZeRO's files do "
                              "not hold",
-                             rs_slice_shown(leaf->name), leaf->name.bytes);
+                             RS_SHOWN(leaf->name));
     if (rs_slice_equals(key, "module"))
         return take_module(w, leaf, inner);
     if (rs_slice_equals(key, "frozen_param_fragments"))
         return take_frozen(w, leaf, inner);
     if (w->part->mp != 0)
         return RESHARD_OK; /* as of values, the first part's are kept */
-    reshard_status status = rs_torch_occurrence(w->r->checkpoint, w->file, leaf, &found);
-    return status == RESHARD_OK
-               ? rs_occurrences_add(w->r->checkpoint->context, &w->r->others, &found)
-               : status;
+    return rs_torch_add(w->r->checkpoint, w->file, leaf, &w->r->others);
 }
 
 static reshard_status list_buffers(const rs_zero_reading *r, rs_zero_part *part, int32_t file)
@@ -232,12 +228,11 @@ reshard_status rs_zero_read_model(rs_zero_reading *r, rs_zero_part *part, int32_
     if (status == RESHARD_OK)
         status = rs_zero_check_frozen(r, part, file, &w.frozen);
     if (status == RESHARD_OK && w.unlisted_count != 0)
-        status =
-            rs_store_note(r->checkpoint,
-                          "%lld parameters are neither trained nor listed as frozen (\"%.*s\"); "
-                          "%s holds them whole, in its own dtype",
-                          (long long)w.unlisted_count, rs_slice_shown(w.unlisted), w.unlisted.bytes,
-                          r->checkpoint->files[file].name);
+        status = rs_store_note(
+            r->checkpoint,
+            "%lld parameters are neither trained nor listed as frozen (\"%.*s\"); "
+            "%s holds them whole, in its own dtype",
+            (long long)w.unlisted_count, RS_SHOWN(w.unlisted), r->checkpoint->files[file].name);
     if (status == RESHARD_OK && r->info == NULL)
         r->info = rs_pickle_get(root, "universal_checkpoint_info");
     rs_pickle_index_release(&w.frozen);
@@ -273,7 +268,7 @@ static reshard_status take_plain(void *user, const rs_torch_leaf *leaf)
         return rs_fail_about(RESHARD_ERR_UNSUPPORTED, w->r->checkpoint->files[w->file].name,
                              "tensor \"%.*s\" is a DTensor or ShardedTensor, which DeepSpeed's "
                              "files do not hold",
-                             rs_slice_shown(leaf->name), leaf->name.bytes);
+                             RS_SHOWN(leaf->name));
     reshard_status status = rs_torch_occurrence(w->r->checkpoint, w->file, leaf, &found);
     if (status != RESHARD_OK)
         return status;

@@ -111,8 +111,8 @@ static reshard_status read_kind(const rank_file *f, int32_t group, int64_t weigh
         kind->value = node;
         return RESHARD_OK;
     }
-    (void)snprintf(what, sizeof what, "state \"%.*s\" of group %d", rs_slice_shown(kind->name),
-                   kind->name.bytes, (int)group);
+    (void)snprintf(what, sizeof what, "state \"%.*s\" of group %d", RS_SHOWN(kind->name),
+                   (int)group);
     reshard_status status =
         rs_zero_flat_read(f->r->checkpoint, f->file, node, what, &kind->dtype, &ndim, &flat);
     if (status != RESHARD_OK)
@@ -197,7 +197,7 @@ static reshard_status fail_kind(const rank_file *f, int32_t group, const rs_zero
                                 const char *how)
 {
     return rs_fail_about(RESHARD_ERR_CORRUPT, f->name, "state \"%.*s\" of group %d %s",
-                         rs_slice_shown(kind->name), kind->name.bytes, (int)group, how);
+                         RS_SHOWN(kind->name), (int)group, how);
 }
 
 /* A number for the whole group, such as the step, has to be the same on all ranks. */
@@ -239,8 +239,8 @@ static reshard_status read_flat(const rank_file *f, int32_t index, const rs_zero
     if (is_weights)
         (void)snprintf(what, sizeof what, "its array of weights of group %d", (int)index);
     else
-        (void)snprintf(what, sizeof what, "state \"%.*s\" of group %d", rs_slice_shown(kind->name),
-                       kind->name.bytes, (int)index);
+        (void)snprintf(what, sizeof what, "state \"%.*s\" of group %d", RS_SHOWN(kind->name),
+                       (int)index);
     reshard_status status =
         rs_zero_flat_read(f->r->checkpoint, f->file, node, what, &dtype, &ndim, out_flat);
     if (status != RESHARD_OK)

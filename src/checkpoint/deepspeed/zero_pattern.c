@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* zero_pattern.c - matches by backtracking, in a bounded number of steps: patterns come with the
  * checkpoint and are not trusted. */
-#include "checkpoint/deepspeed/zero_pattern.h"
+#include "checkpoint/deepspeed/zero.h"
 
 #include "text/text.h"
 
@@ -137,7 +137,7 @@ reshard_status rs_zero_pattern_match(rs_slice pattern, rs_slice name, bool *out_
         return rs_fail(RESHARD_ERR_UNSUPPORTED,
                        "universal_checkpoint_info has the pattern \"%.*s\", which uses more of "
                        "Python's regular expressions than is understood here",
-                       rs_slice_shown(pattern), pattern.bytes);
+                       RS_SHOWN(pattern));
     matcher m = {rest, name, STEPS_MAX};
     bool matches = match_rest(&m, 0, 0);
     if (m.steps_left < 0)
@@ -145,7 +145,7 @@ reshard_status rs_zero_pattern_match(rs_slice pattern, rs_slice name, bool *out_
             RESHARD_ERR_RANGE,
             "universal_checkpoint_info has the pattern \"%.*s\", which takes too long to "
             "match",
-            rs_slice_shown(pattern), pattern.bytes);
+            RS_SHOWN(pattern));
     *out_matches = matches;
     return RESHARD_OK;
 }

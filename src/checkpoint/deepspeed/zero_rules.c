@@ -6,7 +6,7 @@
  * every rank is replicated. What config.json does not describe is refused: parts and replicas look
  * the same then.
  */
-#include "checkpoint/deepspeed/zero_rules.h"
+#include "checkpoint/deepspeed/zero.h"
 
 #include "base/context.h"
 #include "base/shape.h"

@@ -72,8 +72,7 @@ reshard_status rs_zero_read_parameter(rs_zero_reading *r, int32_t file, const rs
     if (status == RESHARD_OK && !rs_shape_fits(parameter->ndim, parameter->shape))
         status = rs_fail(RESHARD_ERR_RANGE, "its size goes beyond 63 bits");
     if (status != RESHARD_OK)
-        return rs_fail_within(status, "%s: parameter \"%.*s\"", name,
-                              rs_slice_shown(parameter->told), parameter->told.bytes);
+        return rs_fail_within(status, "%s: parameter \"%.*s\"", name, RS_SHOWN(parameter->told));
     parameter->count = rs_volume(parameter->ndim, parameter->shape);
     return RESHARD_OK;
 }
@@ -103,11 +102,6 @@ typedef struct named_index {
     int64_t index;
 } named_index;
 
-static int compare_named(const void *a, const void *b)
-{
-    return rs_slice_compare(((const named_index *)a)->told, ((const named_index *)b)->told);
-}
-
 static reshard_status sort_by_name(rs_zero_reading *r, rs_zero_part *part, int32_t file)
 {
     size_t count = (size_t)part->parameter_count;
@@ -119,16 +113,15 @@ static reshard_status sort_by_name(rs_zero_reading *r, rs_zero_part *part, int32
     for (size_t i = 0; status == RESHARD_OK && i < count; i++)
         names[i] = (named_index){part->parameters[i].told, (int64_t)i};
     if (status == RESHARD_OK)
-        rs_sort(names, count, sizeof *names, compare_named);
+        rs_sort(names, count, sizeof *names, rs_compare_slices);
     for (size_t i = 0; status == RESHARD_OK && i < count; i++) {
         part->by_name[i] = names[i].index;
-        if (i > 0 && compare_named(&names[i - 1], &names[i]) == 0)
+        if (i > 0 && rs_compare_slices(&names[i - 1], &names[i]) == 0)
             status = rs_fail_about(RESHARD_ERR_CORRUPT, r->checkpoint->files[file].name,
                                    "param_shapes names parameter \"%.*s\" twice",
-                                   rs_slice_shown(names[i].told), names[i].told.bytes);
+                                   RS_SHOWN(names[i].told));
     }
-    if (names != NULL)
-        rs_release(r->checkpoint->context, names, count * sizeof *names);
+    rs_release(r->checkpoint->context, names, count * sizeof *names);
     return status;
 }
 

@@ -163,10 +163,8 @@ reshard_status rs_zero_keep_value(reshard_checkpoint *checkpoint, int32_t file,
 reshard_status rs_zero_add_local(rs_zero_reading *r, const rs_stored_tensor *tensor,
                                  rs_slice parameter, int32_t mp)
 {
-    void *items = r->locals;
-    reshard_status status = rs_grow(r->checkpoint->context, &items, &r->local_capacity,
+    reshard_status status = rs_grow(r->checkpoint->context, &r->locals, &r->local_capacity,
                                     r->local_count + 1, sizeof *r->locals);
-    r->locals = items;
     if (status == RESHARD_OK)
         r->locals[r->local_count++] = (rs_zero_local){*tensor, parameter, mp};
     return status;

@@ -118,14 +118,12 @@ static void split_buffer(rs_worker *worker, const rs_route *route, const rs_bloc
 static reshard_status make_block(rs_worker *worker, const rs_route *route, const rs_block_box *box)
 {
     const rs_stored_tensor *source = route->source;
-    void *parts = worker->parts;
     rs_clip clip;
     rs_formula_tally tally = {0};
     int64_t strides[RESHARD_NDIM_MAX];
     size_t scratch_bytes = (size_t)(worker->buffer + worker->buffer_bytes - worker->target);
-    reshard_status status =
-        rs_grow(worker->engine->context, &parts, &worker->part_capacity, 1, sizeof *worker->parts);
-    worker->parts = parts;
+    reshard_status status = rs_grow(worker->engine->context, &worker->parts, &worker->part_capacity,
+                                    1, sizeof *worker->parts);
     if (status != RESHARD_OK ||
         !rs_piece_clip(source, &source->pieces[0], box->offset, box->size, &clip))
         return status;
@@ -154,10 +152,8 @@ static reshard_status read_block(rs_worker *worker, const rs_route *route, const
         group_span span = span_group(source, i, count, box);
         if (span.bytes == 0)
             continue;
-        void *parts = worker->parts;
-        status = rs_grow(worker->engine->context, &parts, &worker->part_capacity,
+        status = rs_grow(worker->engine->context, &worker->parts, &worker->part_capacity,
                          worker->part_count + span.parts, sizeof *worker->parts);
-        worker->parts = parts;
         if (status == RESHARD_OK)
             status = read_group(worker, route, i, count, box, &span, worker->buffer + used);
         used += (size_t)span.bytes;

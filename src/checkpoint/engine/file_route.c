@@ -55,10 +55,8 @@ static reshard_status add_move(move_list *list, int64_t source, int64_t target,
 {
     assert(source < list->source->piece_count && target < list->target->piece_count);
     size_t ndim = (size_t)list->source->carried_ndim;
-    void *items = list->items;
-    reshard_status status = rs_grow(list->arena->context, &items, &list->capacity, list->count + 1,
-                                    sizeof(rs_route_move));
-    list->items = items;
+    reshard_status status = rs_grow(list->arena->context, &list->items, &list->capacity,
+                                    list->count + 1, sizeof(rs_route_move));
     if (status != RESHARD_OK)
         return status;
     int64_t *numbers = rs_arena_allocate_array(list->arena, 4 * ndim, sizeof(int64_t));

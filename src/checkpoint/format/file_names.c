@@ -221,3 +221,11 @@ int64_t rs_file_names_missing_number(int64_t count, const rs_stored_file *files,
     }
     return -1;
 }
+
+bool rs_opening_has(const rs_opening *opening, const char *name)
+{
+    int64_t i = 0;
+    while (i < opening->name_count && strcmp(opening->names[i], name) != 0)
+        i++;
+    return i < opening->name_count;
+}

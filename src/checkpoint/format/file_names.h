@@ -10,7 +10,7 @@
 #define RS_CHECKPOINT_FORMAT_FILE_NAMES_H
 
 #include "base/slice.h"
-#include "checkpoint/store/store.h"
+#include "checkpoint/target/format.h"
 
 typedef struct rs_file_name {
     const char *name;
@@ -41,5 +41,8 @@ reshard_status rs_file_names_find_missing(rs_arena *arena, int64_t count, char *
  * differ in one number. Returns -1 if they are not such names, or if none is missing. */
 int64_t rs_file_names_missing_number(int64_t count, const rs_stored_file *files, int64_t first,
                                      int64_t numbers);
+
+/* Is there a file or folder of that name? */
+bool rs_opening_has(const rs_opening *opening, const char *name);
 
 #endif

@@ -213,6 +213,12 @@ static reshard_status check_parts(const reshard_checkpoint *checkpoint)
 
 /* ---- what they hold -------------------------------------------------------------------------- */
 
+static reshard_status show_value(const reshard_checkpoint *checkpoint, const rs_stored_value *value,
+                                 int64_t items_max, rs_text *text)
+{
+    return rs_gguf_show_all(checkpoint->files[value->file].file, value->source, items_max, text);
+}
+
 static reshard_status add_values(reshard_checkpoint *checkpoint, int32_t file)
 {
     const rs_gguf *gguf = body_of(checkpoint, file);
@@ -227,6 +233,11 @@ static reshard_status add_values(reshard_checkpoint *checkpoint, int32_t file)
         rs_stored_value added = {
             .name = value->key,
             .file = file,
+            .type = rs_gguf_type_name(value),
+            .is_json = true,
+            .item_count = value->kind == RS_GGUF_LIST ? (int64_t)value->count : -1,
+            .show = show_value,
+            .source = value,
             .text = rs_arena_copy(&checkpoint->arena, shown, strlen(shown) + 1, 1)};
         if (added.text == NULL)
             return rs_allocation_status();

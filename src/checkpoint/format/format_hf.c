@@ -28,77 +28,96 @@
 
 static int compare_files(const void *a, const void *b)
 {
-    return strcmp(((const rs_weight_mapping *)a)->file, ((const rs_weight_mapping *)b)->file);
+    return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static int compare_tensors(const void *a, const void *b)
-{
-    return rs_slice_compare(((const rs_weight_mapping *)a)->tensor,
-                            ((const rs_weight_mapping *)b)->tensor);
-}
+/* What is known while a folder is read. */
+typedef struct reading {
+    reshard_checkpoint *checkpoint;
+    const rs_opening *opening;
+    const char *index; /* the name of the index */
+    rs_weight_map map;
+    /* Whether an entry is one of the checkpoint's tensors: by file, then in the order of
+     * by_name. */
+    bool *taken;
+    int64_t entry_count, taken_count;
+    int32_t file;     /* for next_taken: how far it has come */
+    int64_t at, base; /* entries of this file, and of those before it */
+} reading;
 
 /* Looks at files beside the index that it does not list. If they are to be taken, and are named
  * like a listed file, they are added to the names; the others are left out. */
-static reshard_status consider_files(reshard_checkpoint *checkpoint, const rs_opening *opening,
-                                     const rs_weight_map *list, char **names, int32_t *count)
+static reshard_status consider_files(const reading *r, char **names, int64_t *count)
 {
+    const rs_opening *opening = r->opening;
+    const rs_weight_map *map = &r->map;
     rs_file_name name, listed = {.stem = {NULL, 0}};
     rs_slice first = {NULL, 0};
     int64_t left_out = 0;
     if (*count != 0)
         (void)rs_file_name_read(names[0], &listed);
     for (int64_t i = 0; i < opening->name_count; i++) {
-        rs_weight_mapping key = {.file = opening->names[i]};
         if (!rs_file_name_read(opening->names[i], &name) ||
-            (list->count != 0 &&
-             bsearch(&key, list->items, (size_t)list->count, sizeof key, compare_files) != NULL))
+            (map->file_count != 0 &&
+             bsearch(&opening->names[i], map->files, (size_t)map->file_count, sizeof(char *),
+                     compare_files) != NULL))
             continue;
         if (opening->unlisted == RS_UNLISTED_TAKE && rs_slice_compare(name.stem, listed.stem) == 0)
             names[(*count)++] = opening->names[i];
         else if (left_out++ == 0)
             first = rs_slice_of(opening->names[i]);
     }
-    return rs_safetensors_leave_out(checkpoint, opening, left_out,
+    return rs_safetensors_leave_out(r->checkpoint, opening, left_out,
                                     left_out == 1 ? "file that the index does not list"
                                                   : "files that the index does not list",
                                     first);
 }
 
 /* Opens the files of the index, followed by unlisted files that are taken. */
-static reshard_status open_files(reshard_checkpoint *checkpoint, const rs_opening *opening,
-                                 const rs_weight_map *list)
+static reshard_status open_files(reading *r)
 {
-    int32_t count = list->file_count;
-    size_t most = (size_t)list->count + (size_t)opening->name_count;
-    char **names = rs_allocate_array(checkpoint->context, most, sizeof(char *));
+    reshard_context *context = r->checkpoint->context;
+    int64_t count = r->map.file_count;
+    size_t most = (size_t)count + (size_t)r->opening->name_count;
+    char **names = rs_allocate_array(context, most, sizeof(char *));
     if (names == NULL)
         return rs_allocation_status();
-    for (int64_t i = 0; i < list->count; i++)
-        names[list->items[i].file_index] = (char *)(uintptr_t)list->items[i].file;
-    reshard_status status = consider_files(checkpoint, opening, list, names, &count);
+    for (int64_t i = 0; i < count; i++)
+        names[i] = r->map.files[i];
+    reshard_status status = consider_files(r, names, &count);
     if (status == RESHARD_OK)
-        status = rs_safetensors_open_named(checkpoint, count, names);
-    rs_release(checkpoint->context, names, most * sizeof(char *));
-    return status;
+        status = rs_safetensors_open_named(r->checkpoint, count, names);
+    rs_release(context, names, most * sizeof(char *));
+    for (int32_t i = 0; status == RESHARD_OK && i < r->checkpoint->file_count; i++)
+        r->entry_count += rs_safetensors_header(r->checkpoint, i)->entry_count;
+    if (status == RESHARD_OK)
+        r->taken = rs_allocate_zeroed(context, (size_t)r->entry_count);
+    return status == RESHARD_OK && r->taken == NULL ? rs_allocation_status() : status;
 }
 
-static reshard_status find_entries(reshard_checkpoint *checkpoint, const char *name,
-                                   const rs_weight_map *map, rs_occurrences *found)
+/* Takes the entries that the index names. Both are sorted by file, then by name, so this is one
+ * walk over both. */
+static reshard_status take_listed(reading *r)
 {
-    for (int64_t i = 0; i < map->count; i++) {
-        const rs_weight_mapping *item = &map->items[i];
-        const rs_header *header = rs_safetensors_header(checkpoint, item->file_index);
-        int64_t index = rs_header_find(header, item->tensor);
-        if (index < 0)
-            return rs_fail_about(RESHARD_ERR_CORRUPT, name,
-                                 "says that %s holds tensor \"%.*s\", but it "
-                                 "does not",
-                                 item->file, rs_slice_shown(item->tensor), item->tensor.bytes);
-        rs_occurrence occurrence =
-            rs_safetensors_occurrence(checkpoint, item->file_index, header->by_name[index]);
-        reshard_status status = rs_occurrences_add(checkpoint->context, found, &occurrence);
-        if (status != RESHARD_OK)
-            return status;
+    const rs_weight_map *map = &r->map;
+    int64_t item = 0, base = 0;
+    for (int32_t file = 0; file < map->file_count; file++) {
+        const rs_header *header = rs_safetensors_header(r->checkpoint, file);
+        int64_t at = 0;
+        for (; item < map->count && map->items[item].file == file; item++) {
+            rs_slice wanted = map->items[item].tensor;
+            int order = -1;
+            while (at < header->entry_count &&
+                   (order = rs_slice_compare(header->by_name[at]->name, wanted)) < 0)
+                at++;
+            if (order != 0 || at == header->entry_count)
+                return rs_weight_map_fail_missing(r->index, map, &map->items[item]);
+            if (r->taken[base + at])
+                return rs_weight_map_fail_double(r->index, wanted);
+            r->taken[base + at] = true;
+            r->taken_count++;
+        }
+        base += header->entry_count;
     }
     return RESHARD_OK;
 }
@@ -109,48 +128,44 @@ typedef struct unnamed {
     rs_slice first, first_moved;
 } unnamed;
 
-/* Compares the entries of one file with the index, whose mappings are sorted by tensor. */
-static reshard_status consider_file(reshard_checkpoint *checkpoint, const rs_opening *opening,
-                                    const rs_weight_map *list, int32_t file, unnamed *seen,
-                                    rs_occurrences *found)
+/* Looks for entries that were not taken in the index, whose mappings are sorted by tensor. */
+static void consider_file(reading *r, int32_t file, int64_t base, unnamed *seen)
 {
-    const rs_header *header = rs_safetensors_header(checkpoint, file);
-    reshard_status status = RESHARD_OK;
-    for (int64_t i = 0; status == RESHARD_OK && i < header->entry_count; i++) {
+    const rs_header *header = rs_safetensors_header(r->checkpoint, file);
+    const rs_weight_map *map = &r->map;
+    for (int64_t i = 0; i < header->entry_count; i++) {
         rs_weight_mapping key = {.tensor = header->by_name[i]->name};
-        const rs_weight_mapping *item = NULL;
-        if (list->count != 0)
-            item = bsearch(&key, list->items, (size_t)list->count, sizeof key, compare_tensors);
-        if (item != NULL && item->file_index == file)
+        if (r->taken[base + i])
             continue;
-        if (item != NULL) {
+        if (map->count != 0 &&
+            bsearch(&key, map->items, (size_t)map->count, sizeof key, rs_compare_slices) != NULL) {
             seen->first_moved = seen->moved++ == 0 ? key.tensor : seen->first_moved;
-        } else if (opening->unlisted == RS_UNLISTED_TAKE) {
-            rs_occurrence taken = rs_safetensors_occurrence(checkpoint, file, header->by_name[i]);
-            status = rs_occurrences_add(checkpoint->context, found, &taken);
+        } else if (r->opening->unlisted == RS_UNLISTED_TAKE) {
+            r->taken[base + i] = true;
+            r->taken_count++;
         } else {
             seen->first = seen->count++ == 0 ? key.tensor : seen->first;
         }
     }
-    return status;
 }
 
 /* Takes, leaves out or refuses the tensors that the index does not name. */
-static reshard_status consider_tensors(reshard_checkpoint *checkpoint, const rs_opening *opening,
-                                       rs_weight_map *list, rs_occurrences *found)
+static reshard_status consider_tensors(reading *r)
 {
     unnamed seen = {0};
-    reshard_status status = RESHARD_OK;
-    rs_sort(list->items, (size_t)list->count, sizeof(rs_weight_mapping), compare_tensors);
-    for (int32_t i = 0; status == RESHARD_OK && i < checkpoint->file_count; i++)
-        status = consider_file(checkpoint, opening, list, i, &seen, found);
+    int64_t base = 0;
+    rs_sort(r->map.items, (size_t)r->map.count, sizeof(rs_weight_mapping), rs_compare_slices);
+    for (int32_t i = 0; i < r->checkpoint->file_count; i++) {
+        consider_file(r, i, base, &seen);
+        base += rs_safetensors_header(r->checkpoint, i)->entry_count;
+    }
+    reshard_status status =
+        rs_safetensors_leave_out(r->checkpoint, r->opening, seen.count,
+                                 seen.count == 1 ? "tensor that the index does not name"
+                                                 : "tensors that the index does not name",
+                                 seen.first);
     if (status == RESHARD_OK)
-        status = rs_safetensors_leave_out(checkpoint, opening, seen.count,
-                                          seen.count == 1 ? "tensor that the index does not name"
-                                                          : "tensors that the index does not name",
-                                          seen.first);
-    if (status == RESHARD_OK)
-        status = rs_safetensors_leave_out(checkpoint, opening, seen.moved,
+        status = rs_safetensors_leave_out(r->checkpoint, r->opening, seen.moved,
                                           seen.moved == 1
                                               ? "tensor that the index places in another file"
                                               : "tensors that the index places in other files",
@@ -158,18 +173,44 @@ static reshard_status consider_tensors(reshard_checkpoint *checkpoint, const rs_
     return status;
 }
 
-/* A tensor that was taken may be in two files. */
-static reshard_status check_double(const reshard_checkpoint *checkpoint, const rs_opening *opening,
-                                   const char *name, const rs_occurrences *found)
+/* For rs_store_take_whole. The entries of a file are freed once they have been taken. */
+static bool next_taken(void *user, rs_occurrence *out_item)
 {
-    for (int64_t i = 1; opening->unlisted == RS_UNLISTED_TAKE && i < found->count; i++) {
-        const rs_occurrence *a = &found->items[i - 1], *b = &found->items[i];
-        if (rs_slice_compare(a->name, b->name) == 0 && a->file != b->file)
-            return rs_fail_about(RESHARD_ERR_SYNTAX, name, "tensor \"%.*s\" is in %s and in %s",
-                                 rs_slice_shown(a->name), a->name.bytes,
-                                 checkpoint->files[a->file].name, checkpoint->files[b->file].name);
+    reading *r = user;
+    for (; r->file < r->checkpoint->file_count; r->file++) {
+        rs_header *header = r->checkpoint->files[r->file].body;
+        int64_t count = header->entry_count;
+        while (r->at < count && !r->taken[r->base + r->at])
+            r->at++;
+        if (r->at < count) {
+            *out_item = rs_safetensors_occurrence(r->checkpoint, r->file, header->by_name[r->at++]);
+            return true;
+        }
+        rs_header_drop_entries(header);
+        r->base += count;
+        r->at = 0;
     }
-    return rs_weight_map_check(name, found);
+    return false;
+}
+
+static reshard_status fail_double(const reading *r, int64_t tensor)
+{
+    const reshard_checkpoint *checkpoint = r->checkpoint;
+    const rs_stored_tensor *a = &checkpoint->tensors[tensor], *b = a + 1;
+    if (r->opening->unlisted != RS_UNLISTED_TAKE) /* a duplicate that was taken is in two files */
+        return rs_weight_map_fail_double(r->index, a->name);
+    return rs_fail_about(RESHARD_ERR_SYNTAX, r->index, "tensor \"%.*s\" is in %s and in %s",
+                         rs_slice_shown(a->name), a->name.bytes,
+                         checkpoint->files[a->pieces[0].file].name,
+                         checkpoint->files[b->pieces[0].file].name);
+}
+
+static reshard_status take_tensors(reading *r)
+{
+    int64_t doubled = -1;
+    reshard_status status =
+        rs_store_take_whole(r->checkpoint, r->taken_count, next_taken, r, &doubled);
+    return status == RESHARD_OK && doubled >= 0 ? fail_double(r, doubled) : status;
 }
 
 static reshard_status probe(reshard_checkpoint *checkpoint, const rs_opening *opening, bool *out_is)
@@ -181,26 +222,23 @@ static reshard_status probe(reshard_checkpoint *checkpoint, const rs_opening *op
 
 static reshard_status read_folder(reshard_checkpoint *checkpoint, const rs_opening *opening)
 {
-    const char *name = rs_weight_map_find(opening, INDEX_MIDDLE, INDEX_NAME);
-    rs_weight_map map = {0};
-    rs_occurrences found = {0};
-    reshard_status status = rs_weight_map_read(checkpoint, name, &map);
+    reading r = {.checkpoint = checkpoint,
+                 .opening = opening,
+                 .index = rs_weight_map_find(opening, INDEX_MIDDLE, INDEX_NAME)};
+    reshard_status status = rs_weight_map_read(checkpoint, r.index, &r.map);
     if (status == RESHARD_OK)
-        status = open_files(checkpoint, opening, &map);
+        status = open_files(&r);
     if (status == RESHARD_OK)
-        status = find_entries(checkpoint, name, &map, &found);
+        status = take_listed(&r);
+    if (status == RESHARD_OK && r.taken_count != r.entry_count)
+        status = consider_tensors(&r);
+    rs_weight_map_release(checkpoint->context, &r.map); /* before tensors need as much memory */
     if (status == RESHARD_OK)
-        status = consider_tensors(checkpoint, opening, &map, &found);
-    if (status == RESHARD_OK)
-        status = rs_store_join(checkpoint, &found);
-    if (found.count != checkpoint->tensor_count) {
-        reshard_status doubled = check_double(checkpoint, opening, name, &found);
-        status = doubled != RESHARD_OK ? doubled : status;
-    }
+        status = take_tensors(&r);
     if (status == RESHARD_OK)
         status = rs_safetensors_finish(checkpoint);
-    rs_weight_map_release(checkpoint->context, &map);
-    rs_occurrences_release(checkpoint->context, &found);
+    if (r.taken != NULL)
+        rs_release(checkpoint->context, r.taken, (size_t)r.entry_count);
     return status;
 }
 

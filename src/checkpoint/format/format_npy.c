@@ -157,7 +157,7 @@ static reshard_status find_dtype(const scanner *from, rs_slice text, reshard_dty
                             "float8 are saved so)"
                           : "";
     return rs_fail_about(RESHARD_ERR_UNSUPPORTED, from->what, "its elements are '%.*s'%s",
-                         rs_slice_shown(text), text.bytes, why);
+                         RS_SHOWN(text), why);
 }
 
 static reshard_status take_dtype(scanner *from, array *made)
@@ -270,12 +270,11 @@ static reshard_status add_array(reshard_checkpoint *checkpoint, int32_t file, ui
     if (status == RESHARD_OK)
         status = rs_stored_bytes(name, made.dtype, made.ndim, made.shape, &data_bytes);
     if (status == RESHARD_OK && bytes - made.data_at != data_bytes)
-        status =
-            rs_fail(RESHARD_ERR_CORRUPT,
-                    "tensor \"%.*s\": has %llu bytes of data, and %llu by "
-                    "its shape",
-                    rs_slice_shown(name), name.bytes, (unsigned long long)(bytes - made.data_at),
-                    (unsigned long long)data_bytes);
+        status = rs_fail(RESHARD_ERR_CORRUPT,
+                         "tensor \"%.*s\": has %llu bytes of data, and %llu by "
+                         "its shape",
+                         RS_SHOWN(name), (unsigned long long)(bytes - made.data_at),
+                         (unsigned long long)data_bytes);
     if (status != RESHARD_OK) {
         rs_error_add_subject(what, strlen(what));
         return rs_fail_within(status, "%s", what);
@@ -335,7 +334,7 @@ static reshard_status add_member(reshard_checkpoint *checkpoint, rs_unpacking *u
     }
     reshard_status status = rs_fail_within(
         add_array(checkpoint, file, at, member->bytes, without_ending(member->name), list),
-        "member \"%.*s\"", rs_slice_shown(member->name), member->name.bytes);
+        "member \"%.*s\"", RS_SHOWN(member->name));
     return rs_store_keep_unreadable(checkpoint, status, without_ending(member->name));
 }
 
@@ -376,17 +375,15 @@ static reshard_status probe(reshard_checkpoint *checkpoint, const rs_opening *op
 static reshard_status open_files(reshard_checkpoint *checkpoint, const rs_opening *opening)
 {
     int64_t count = 0;
-    size_t bytes = (size_t)opening->name_count * sizeof(char *);
-    char **names = rs_allocate(checkpoint->context, bytes);
+    char **names =
+        rs_arena_allocate_array(&checkpoint->arena, (size_t)opening->name_count, sizeof *names);
     if (names == NULL)
         return rs_allocation_status();
     for (int64_t i = 0; i < opening->name_count; i++) {
         if (is_npy(opening->names[i]) || is_npz(opening->names[i]))
             names[count++] = opening->names[i];
     }
-    reshard_status status = rs_store_open_files(checkpoint, count, names);
-    rs_release(checkpoint->context, names, bytes);
-    return status;
+    return rs_store_open_files(checkpoint, count, names);
 }
 
 static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_opening *opening)

@@ -2,9 +2,8 @@
 /*
  * format_rank_files.c - one safetensors file for each rank, with what the rank has in memory, in
  * local shapes. Our own files say how they were split (rank_layout.h). For files of other programs,
- * a mesh and rules tell which part each rank has (rank_join.h); older files of ours give the full
- * shape of tensors that are cut flat (RESHARD_SHAPES). Files of other programs are sorted by name,
- * with numbers compared as numbers, and belong to the ranks in increasing order.
+ * a mesh and rules tell which part each rank has (rank_join.h). They are sorted by name, with numbers
+ * compared as numbers, and belong to the ranks in increasing order.
  *
  * When written, an entry is a rank's whole local buffer, including padding, and its pieces lie in
  * it strided.
@@ -18,7 +17,6 @@
 #include "checkpoint/format/rank_layout.h"
 #include "checkpoint/format/safetensors.h"
 #include "checkpoint/target/target.h"
-#include "text/json.h"
 #include "text/text.h"
 
 #include <stdio.h>
@@ -51,66 +49,6 @@ static int compare_files(const void *a, const void *b)
     return order != 0 ? order : strcmp(x->name, y->name);
 }
 
-/* What RESHARD_SHAPES of one file says, by index into header->by_name. */
-typedef struct told_shapes {
-    const int64_t **shapes; /* NULL: not given */
-    int32_t *ndims;
-} told_shapes;
-
-/* Reads a list of numbers of any length. */
-static reshard_status read_shape(rs_arena *arena, rs_json *json, const rs_json_token *key,
-                                 int64_t index, void *user)
-{
-    told_shapes *told = user;
-    rs_json ahead = *json;
-    rs_json_token token;
-    int32_t ndim = -1;
-    if (told->shapes[index] != NULL)
-        return rs_json_fail(json, key, "a tensor that occurs twice");
-    reshard_status status =
-        rs_json_expect(&ahead, RS_JSON_LIST_BEGIN, "a list of numbers is wanted here", &token);
-    do {
-        ndim++;
-        if (status == RESHARD_OK)
-            status = rs_json_next(&ahead, &token);
-    } while (status == RESHARD_OK && token.kind == RS_JSON_NUMBER && ndim < RESHARD_NDIM_MAX);
-    told->ndims[index] = ndim;
-    return status == RESHARD_OK ? rs_safetensors_numbers(arena, json, ndim, &told->shapes[index])
-                                : status;
-}
-
-static reshard_status gather_file(reshard_checkpoint *checkpoint, int32_t file,
-                                  rs_occurrences *list)
-{
-    const rs_header *header = rs_safetensors_header(checkpoint, file);
-    size_t count = (size_t)header->entry_count;
-    size_t bytes = count * (sizeof(int64_t *) + sizeof(int32_t));
-    char *memory = rs_allocate_zeroed(checkpoint->context, bytes);
-    if (memory == NULL)
-        return rs_allocation_status();
-    told_shapes told = {(void *)memory, (void *)(memory + count * sizeof(int64_t *))};
-    reshard_status status =
-        rs_safetensors_document(checkpoint, file, RS_SHAPES_KEY, read_shape, &told);
-    for (size_t i = 0; status == RESHARD_OK && i < count; i++) {
-        rs_occurrence item = rs_safetensors_occurrence(checkpoint, file, header->by_name[i]);
-        item.full = told.shapes[i];
-        item.full_ndim = told.ndims[i];
-        status = rs_occurrences_add(checkpoint->context, list, &item);
-    }
-    rs_release(checkpoint->context, memory, bytes);
-    return status;
-}
-
-static reshard_status gather(reshard_checkpoint *checkpoint, rs_occurrences *list)
-{
-    for (int32_t i = 0; i < checkpoint->file_count; i++) {
-        reshard_status status = gather_file(checkpoint, i, list);
-        if (status != RESHARD_OK)
-            return status;
-    }
-    return RESHARD_OK;
-}
-
 static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_opening *opening)
 {
     rs_occurrences list = {0};
@@ -122,7 +60,7 @@ static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_openin
             compare_files);
     for (int32_t i = 0; i < checkpoint->file_count; i++)
         documents[i] = find_document(checkpoint, i);
-    reshard_status status = gather(checkpoint, &list);
+    reshard_status status = rs_safetensors_gather(checkpoint, &list);
     if (status == RESHARD_OK && rs_one_rank_is_wanted(opening))
         status = rs_one_rank_keep(checkpoint, documents[0], &list);
     else if (status == RESHARD_OK)

@@ -35,24 +35,42 @@ static reshard_status check_complete(reshard_checkpoint *checkpoint, const rs_op
                          missing, (unsigned long long)count, (unsigned long long)found);
 }
 
+/* How far next_entry has come. */
+typedef struct walk {
+    reshard_checkpoint *checkpoint;
+    int32_t file;
+    int64_t at;
+} walk;
+
+/* For rs_store_take_whole. The entries of a file are freed once they have been taken. */
+static bool next_entry(void *user, rs_occurrence *out_item)
+{
+    walk *w = user;
+    for (; w->file < w->checkpoint->file_count; w->file++) {
+        rs_header *header = w->checkpoint->files[w->file].body;
+        if (w->at < header->entry_count) {
+            *out_item = rs_safetensors_occurrence(w->checkpoint, w->file, header->by_name[w->at++]);
+            return true;
+        }
+        rs_header_drop_entries(header);
+        w->at = 0;
+    }
+    return false;
+}
+
 static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_opening *opening)
 {
-    rs_occurrences list = {0};
+    walk w = {.checkpoint = checkpoint};
+    int64_t count = 0, doubled = -1;
     reshard_status status = check_complete(checkpoint, opening);
-    for (int32_t i = 0; status == RESHARD_OK && i < checkpoint->file_count; i++) {
-        const rs_header *header = rs_safetensors_header(checkpoint, i);
-        for (int64_t j = 0; status == RESHARD_OK && j < header->entry_count; j++) {
-            rs_occurrence item = rs_safetensors_occurrence(checkpoint, i, &header->entries[j]);
-            status = rs_occurrences_add(checkpoint->context, &list, &item);
-        }
-    }
+    for (int32_t i = 0; i < checkpoint->file_count; i++)
+        count += rs_safetensors_header(checkpoint, i)->entry_count;
     if (status == RESHARD_OK)
-        status = rs_store_join_whole(checkpoint, &list, RESHARD_HINT_SOURCE_MESH,
-                                     "; if these are files of ranks, their mesh has to be given");
-    if (status == RESHARD_OK)
-        status = rs_safetensors_finish(checkpoint);
-    rs_occurrences_release(checkpoint->context, &list);
-    return status;
+        status = rs_store_take_whole(checkpoint, count, next_entry, &w, &doubled);
+    if (status == RESHARD_OK && doubled >= 0)
+        status = rs_store_fail_double(checkpoint, doubled, RESHARD_HINT_SOURCE_MESH,
+                                      "; if these are files of ranks, their mesh has to be given");
+    return status == RESHARD_OK ? rs_safetensors_finish(checkpoint) : status;
 }
 
 const rs_format rs_format_safetensors = {

@@ -137,19 +137,6 @@ static reshard_status leave_others(reshard_checkpoint *checkpoint, const rs_open
                                     first);
 }
 
-static reshard_status gather(reshard_checkpoint *checkpoint, rs_occurrences *list)
-{
-    reshard_status status = RESHARD_OK;
-    for (int32_t i = 0; i < checkpoint->file_count; i++) {
-        const rs_header *header = rs_safetensors_header(checkpoint, i);
-        for (int64_t k = 0; status == RESHARD_OK && k < header->entry_count; k++) {
-            rs_occurrence item = rs_safetensors_occurrence(checkpoint, i, header->by_name[k]);
-            status = rs_occurrences_add(checkpoint->context, list, &item);
-        }
-    }
-    return status;
-}
-
 /* The first array with this ending; NULL: there is none. */
 static const rs_occurrence *find_ending(const rs_occurrences *list, const char *end)
 {
@@ -179,7 +166,7 @@ static reshard_status check_order(reshard_checkpoint *checkpoint, const rs_occur
                            "tensor \"%.*s\": the weights are quantised, and engines save such "
                            "weights in the order of a kernel, which the files do not tell; convert "
                            "the model that the engine had loaded",
-                           rs_slice_shown(found->name), found->name.bytes);
+                           RS_SHOWN(found->name));
     }
     if (is_logical || experts == NULL)
         return RESHARD_OK;
@@ -187,7 +174,7 @@ static reshard_status check_order(reshard_checkpoint *checkpoint, const rs_occur
                          "experts (\"%.*s\") are taken to be in logical order, gate before up: "
                          "an engine may have saved them in the order of a kernel, which cannot be "
                          "told from the files",
-                         rs_slice_shown(experts->name), experts->name.bytes);
+                         RS_SHOWN(experts->name));
 }
 
 /* Whether whole experts were dealt out to the ranks: the files have fewer than the model. */
@@ -250,7 +237,7 @@ static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_openin
     if (status == RESHARD_OK)
         status = leave_others(checkpoint, opening);
     if (status == RESHARD_OK)
-        status = gather(checkpoint, &list);
+        status = rs_safetensors_gather(checkpoint, &list);
     if (status == RESHARD_OK)
         status = check_order(checkpoint, &list);
     if (status == RESHARD_OK)
@@ -354,10 +341,8 @@ static reshard_status cut_parts(rs_target *target, uint64_t bytes_max)
     }
     if (status == RESHARD_OK)
         move_entries(target, ranks, parts);
-    if (parts != NULL)
-        rs_release(target->context, parts, entries * sizeof *parts);
-    if (ranks != NULL)
-        rs_release(target->context, ranks, files * sizeof *ranks);
+    rs_release(target->context, parts, entries * sizeof *parts);
+    rs_release(target->context, ranks, files * sizeof *ranks);
     return status;
 }
 

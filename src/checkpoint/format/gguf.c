@@ -189,10 +189,8 @@ static reshard_status take_values(scanner *from, rs_gguf *gguf, uint64_t count)
 {
     gguf->values_at = from->at;
     for (uint64_t i = 0; i < count; i++) {
-        void *items = gguf->values;
-        reshard_status status = rs_grow(from->context, &items, &gguf->value_capacity,
+        reshard_status status = rs_grow(from->context, &gguf->values, &gguf->value_capacity,
                                         gguf->value_count + 1, sizeof *gguf->values);
-        gguf->values = items;
         if (status == RESHARD_OK)
             status = take_value(from, gguf, &gguf->values[gguf->value_count]);
         if (status != RESHARD_OK)
@@ -372,10 +370,8 @@ static reshard_status take_tensors(scanner *from, rs_gguf *gguf, uint64_t count)
 {
     uint64_t next = 0;
     for (uint64_t i = 0; i < count; i++) {
-        void *items = gguf->tensors;
-        reshard_status status = rs_grow(from->context, &items, &gguf->tensor_capacity,
+        reshard_status status = rs_grow(from->context, &gguf->tensors, &gguf->tensor_capacity,
                                         gguf->tensor_count + 1, sizeof *gguf->tensors);
-        gguf->tensors = items;
         if (status == RESHARD_OK)
             status = take_tensor(from, gguf, &next, &gguf->tensors[gguf->tensor_count]);
         if (status != RESHARD_OK)

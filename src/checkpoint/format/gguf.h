@@ -15,6 +15,7 @@
 #include "base/slice.h"
 #include "kernel/block_types.h"
 #include "system/file.h"
+#include "text/text.h"
 
 typedef enum rs_gguf_kind {
     RS_GGUF_U8,
@@ -95,5 +96,11 @@ reshard_status rs_gguf_text(const rs_file *file, const rs_gguf_value *value, cha
 #define RS_GGUF_SHOWN 256
 reshard_status rs_gguf_show(const rs_file *file, const rs_gguf_value *value,
                             char buffer[RS_GGUF_SHOWN]);
+/* Writes a value in full, as JSON; of a list, at most items_max items (-1: all). Stops once the
+ * text is full. */
+reshard_status rs_gguf_show_all(const rs_file *file, const rs_gguf_value *value, int64_t items_max,
+                                rs_text *text);
+/* Such as "u32" or "list of str". Static. */
+const char *rs_gguf_type_name(const rs_gguf_value *value);
 
 #endif

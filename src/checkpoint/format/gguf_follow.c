@@ -491,9 +491,8 @@ reshard_status rs_gguf_follow(rs_laying *laying)
     if (status == RESHARD_OK)
         status = rs_gguf_take_values(target, laying->donor, find_file_type(&f), f.plan);
     if (status == RESHARD_OK) {
-        void *items = selection->items;
-        status = rs_grow(target->context, &items, &selection->room, f.count, sizeof(rs_selected));
-        selection->items = items;
+        status = rs_grow(target->context, &selection->items, &selection->room, f.count,
+                         sizeof(rs_selected));
     }
     if (status != RESHARD_OK)
         return status;

@@ -59,10 +59,9 @@ static size_t read_name(rs_name_box *box, char *key)
 
 static reshard_status find_group(grouping *found, rs_name_box *box, name_group **out_group)
 {
-    void *key = found->key;
     int64_t most = (int64_t)(sizeof box->kind + box->name.count);
-    reshard_status status = rs_grow(found->arena.context, &key, &found->key_capacity, most, 1);
-    found->key = key;
+    reshard_status status =
+        rs_grow(found->arena.context, &found->key, &found->key_capacity, most, 1);
     if (status != RESHARD_OK)
         return status;
     size_t bytes = read_name(box, found->key);
@@ -129,8 +128,7 @@ static reshard_status group_boxes(reshard_context *context, rs_name_box *boxes, 
         boxes[i].group = group_of[i]->place;
     if (status == RESHARD_OK)
         rs_sort(boxes, (size_t)count, sizeof *boxes, compare_places);
-    if (found.key != NULL)
-        rs_release(context, found.key, (size_t)found.key_capacity);
+    rs_release(context, found.key, (size_t)found.key_capacity);
     rs_table_release(&found.table);
     rs_arena_release(&found.arena);
     return status;

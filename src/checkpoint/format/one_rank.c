@@ -74,7 +74,7 @@ static reshard_status tell_by_document(reshard_checkpoint *checkpoint, rs_slice 
         status = rs_store_note(
             checkpoint, "%s is the file of rank %d, one of %d of %.*s: the others are not read",
             checkpoint->files[0].name, (int)rank, (int)reshard_mesh_size(layout.mesh),
-            rs_slice_shown(layout.mesh_text), layout.mesh_text.bytes);
+            RS_SHOWN(layout.mesh_text));
     rs_rank_layout_release(&layout, checkpoint->context);
     return status;
 }
@@ -109,7 +109,6 @@ reshard_status rs_one_rank_keep(reshard_checkpoint *checkpoint, rs_slice documen
         rs_occurrence *item = &list->items[i];
         arrays[i] = *item;
         item->full = item->offset = NULL; /* join it as if the array were the whole tensor */
-        item->full_ndim = 0;
     }
     checkpoint->is_one_rank = true;
     reshard_status status = rs_store_join_whole(

@@ -3,7 +3,7 @@
  * rank_doubts.c - compares samples of the arrays that were joined with each other, and the shapes
  * that came out with config.json.
  */
-#include "checkpoint/format/rank_doubts.h"
+#include "checkpoint/format/rank_join.h"
 
 #include "base/shape.h"
 #include "checkpoint/rules/sizes.h"
@@ -106,7 +106,7 @@ reshard_status rs_rank_doubts_settle(const rs_rank_doubts *doubts, reshard_check
                          "%lld tensor%s joined over %.100s, but every rank holds the same "
                          "(\"%.*s\"%s): %s may be replicated, and the mesh or its rules wrong",
                          (long long)doubts->same_count, doubts->same_count == 1 ? " is" : "s are",
-                         from, rs_slice_shown(doubts->first_same), doubts->first_same.bytes,
+                         from, RS_SHOWN(doubts->first_same),
                          doubts->same_count == 1 ? "" : " and others",
                          doubts->same_count == 1 ? "it" : "they");
 }

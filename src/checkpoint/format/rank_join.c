@@ -14,10 +14,7 @@
 #include "base/shape.h"
 #include "base/sort.h"
 #include "checkpoint/format/file_names.h"
-#include "checkpoint/format/rank_arrays.h"
-#include "checkpoint/format/rank_doubts.h"
 #include "checkpoint/format/rank_layout.h"
-#include "checkpoint/format/rank_padding.h"
 #include "checkpoint/rules/rulebook.h"
 #include "spec/spec.h"
 
@@ -88,7 +85,7 @@ static reshard_status follow_strides(const rs_occurrence *entry, int32_t ndim, r
         if (entry->ndim != ndim || piece->strides[d] % dense[d] != 0)
             return rs_fail(RESHARD_ERR_UNSUPPORTED,
                            "tensor \"%.*s\": is cut flat, but not stored row by row",
-                           rs_slice_shown(entry->name), entry->name.bytes);
+                           RS_SHOWN(entry->name));
         piece->at += left / dense[d] * entry->strides[d];
         left %= dense[d];
         piece->strides[d] = piece->strides[d] / dense[d] * entry->strides[d];
@@ -167,14 +164,13 @@ static reshard_status add_opaque(reshard_checkpoint *checkpoint, const rs_rank_a
             return rs_fail(RESHARD_ERR_UNSUPPORTED,
                            "tensor \"%.*s\": is cut in %s and %s, but tensors of less than a byte "
                            "an element or more than 8 dimensions are carried whole only",
-                           rs_slice_shown(item->name), item->name.bytes,
-                           checkpoint->files[entries->items[0].file].name,
+                           RS_SHOWN(item->name), checkpoint->files[entries->items[0].file].name,
                            checkpoint->files[item->file].name);
         if (item->strides != NULL)
             return rs_fail(RESHARD_ERR_UNSUPPORTED,
                            "tensor \"%.*s\": is not stored row by row, and has more than 8 "
                            "dimensions",
-                           rs_slice_shown(item->name), item->name.bytes);
+                           RS_SHOWN(item->name));
         rs_stored_piece piece = {.file = item->file, .at = item->at, .size = tensor->carried_shape};
         if (i == 0)
             tensor->pieces[tensor->piece_count++] = piece;
@@ -240,7 +236,7 @@ static reshard_status find_by_rules(rank_reading *reading, const rs_occurrence *
                           first->name.count, first->ndim, first->shape, out_result);
         if (status == RESHARD_OK && out_result->unmatched)
             status = rs_fail(RESHARD_ERR_NOT_FOUND, "tensor \"%.*s\": no rule matches its name",
-                             rs_slice_shown(first->name), first->name.bytes);
+                             RS_SHOWN(first->name));
         return status;
     }
     return rs_rules_recover(book->rules, book->mesh, &book->keys, first->name.bytes,
@@ -278,11 +274,7 @@ static reshard_status find_result(rank_reading *reading, rs_rank_arrays *entries
                                   rs_rule_result *out_result)
 {
     const rs_occurrence *first = &entries->items[0];
-    rs_local_shapes locals = {.ndim = first->ndim,
-                              .find = local_shape,
-                              .user = entries,
-                              .full_ndim = first->full_ndim,
-                              .full = first->full};
+    rs_local_shapes locals = {.ndim = first->ndim, .find = local_shape, .user = entries};
     rs_rule_result named = {0};
     reshard_status status = RESHARD_OK;
     if (told == NULL)
@@ -340,13 +332,6 @@ static reshard_status add_tensor(rank_reading *reading, rs_rank_arrays *entries,
 
 /* ---- all tensors ----------------------------------------------------------------------------- */
 
-static int compare_occurrences(const void *a, const void *b)
-{
-    const rs_occurrence *x = a, *y = b;
-    int order = rs_slice_compare(x->name, y->name);
-    return order != 0 ? order : (x->file > y->file) - (x->file < y->file);
-}
-
 /* Finds what the documents say about the tensor of this name; NULL if there are no documents. Names
  * come in sorted order, and *next counts along. */
 static reshard_status find_told(const rank_reading *reading, rs_slice name, int64_t *next,
@@ -362,10 +347,10 @@ static reshard_status find_told(const rank_reading *reading, rs_slice name, int6
         return rs_fail(RESHARD_ERR_GAP,
                        "tensor \"%.*s\": the files say that it is there, but none "
                        "of them holds it",
-                       rs_slice_shown(found->name), found->name.bytes);
+                       RS_SHOWN(found->name));
     if (order > 0)
         return rs_fail(RESHARD_ERR_CORRUPT, "tensor \"%.*s\": the files do not say how it is split",
-                       rs_slice_shown(name), name.bytes);
+                       RS_SHOWN(name));
     (*next)++;
     *out_told = found;
     return RESHARD_OK;
@@ -397,8 +382,7 @@ static reshard_status add_all(rank_reading *reading, const rs_occurrences *list)
         return rs_fail(RESHARD_ERR_GAP,
                        "tensor \"%.*s\": the files say that it is there, but none "
                        "of them holds it",
-                       rs_slice_shown(told->tensors[next_told].name),
-                       told->tensors[next_told].name.bytes);
+                       RS_SHOWN(told->tensors[next_told].name));
     return status;
 }
 
@@ -411,7 +395,7 @@ static reshard_status sort_tensors(const reshard_checkpoint *checkpoint)
         rs_slice name = checkpoint->tensors[i].name;
         if (rs_slice_compare(checkpoint->tensors[i - 1].name, name) == 0)
             return rs_fail(RESHARD_ERR_INVALID, "rules give two tensors the name \"%.*s\"",
-                           rs_slice_shown(name), name.bytes);
+                           RS_SHOWN(name));
     }
     return RESHARD_OK;
 }
@@ -514,9 +498,8 @@ static reshard_status prepare_as_told(rank_reading *reading, const rs_opening *o
     if (status != RESHARD_OK)
         return status;
     return rs_store_note(reading->checkpoint, "split over %.*s, as its files say (rules: %.*s)",
-                         rs_slice_shown(told->mesh_text), told->mesh_text.bytes,
-                         rs_slice_shown(told->rules),
-                         told->rules.bytes != NULL ? told->rules.bytes : "");
+                         RS_SHOWN(told->mesh_text),
+                         RS_SHOWN(told->rules) != NULL ? told->rules.bytes : "");
 }
 
 static reshard_status add_notes(const rank_reading *reading)
@@ -526,8 +509,8 @@ static reshard_status add_notes(const rank_reading *reading)
     if (status != RESHARD_OK || reading->dropped_count == 0)
         return status;
     return rs_store_note(checkpoint, "rules leave out %lld tensors of the files (\"%.*s\"%s)",
-                         (long long)reading->dropped_count, rs_slice_shown(reading->dropped),
-                         reading->dropped.bytes, reading->dropped_count > 1 ? " and others" : "");
+                         (long long)reading->dropped_count, RS_SHOWN(reading->dropped),
+                         reading->dropped_count > 1 ? " and others" : "");
 }
 
 static bool is_told(const reshard_checkpoint *checkpoint, const rs_slice *documents)
@@ -547,7 +530,7 @@ reshard_status rs_rank_join(reshard_checkpoint *checkpoint, const rs_opening *op
                             .padding.may_be_any = opening->any_padding};
     rs_rulebook book = {0};
     rs_rank_layout told = {.mesh = NULL};
-    rs_sort(list->items, (size_t)list->count, sizeof(rs_occurrence), compare_occurrences);
+    rs_sort(list->items, (size_t)list->count, sizeof(rs_occurrence), rs_compare_occurrences);
     reshard_status status = documents != NULL && is_told(checkpoint, documents)
                                 ? prepare_as_told(&reading, opening, documents, list, &book, &told)
                                 : prepare_by_rules(&reading, opening, groups, list, &book);

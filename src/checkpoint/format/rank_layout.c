@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define LAYOUT_VERSION 2 /* version 1 is read too */
+#define LAYOUT_VERSION 2
 
 /* ---- meshes as text -------------------------------------------------------------------------- */
 
@@ -47,8 +47,7 @@ typedef struct document {
     uint64_t version, rank;
     bool has_version, has_rank;
     rs_slice mesh, conversion, rules;
-    rs_slice tensors; /* version 1: the text of the object */
-    rs_slice groups;  /* version 2: the text of the list */
+    rs_slice groups; /* the text of the list */
 } document;
 
 static reshard_status read_text(rs_arena *arena, rs_json *json, rs_slice *out_text)
@@ -101,8 +100,6 @@ static reshard_status read_member(rs_arena *arena, rs_json *json, const rs_json_
         return read_text(arena, json, &found->conversion);
     if (rs_json_token_is(key, "rules"))
         return read_text(arena, json, &found->rules);
-    if (rs_json_token_is(key, "tensors"))
-        return read_span(json, RS_JSON_OBJECT_BEGIN, "tensors is not an object", &found->tensors);
     if (rs_json_token_is(key, "groups"))
         return read_span(json, RS_JSON_LIST_BEGIN, "groups is not a list", &found->groups);
     return rs_json_skip(json);
@@ -125,10 +122,10 @@ static reshard_status check_version(rs_json json)
     }
     if (status == RESHARD_OK && !has)
         return rs_fail(RESHARD_ERR_SYNTAX, RS_LAYOUT_KEY ": has no version");
-    if (status == RESHARD_OK && (version < 1 || version > LAYOUT_VERSION))
+    if (status == RESHARD_OK && version != LAYOUT_VERSION)
         return rs_fail(RESHARD_ERR_UNSUPPORTED,
                        RS_LAYOUT_KEY ": is of version %" PRIu64
-                                     ", and this release reads versions 1 to %d",
+                                     ", and this release reads version %d",
                        version, LAYOUT_VERSION);
     return status;
 }
@@ -147,20 +144,14 @@ static reshard_status read_document(reshard_checkpoint *checkpoint, int32_t file
     reshard_status status = check_version(json);
     if (status == RESHARD_OK)
         status = rs_json_expect(&json, RS_JSON_OBJECT_BEGIN, "an object is wanted here", &token);
-    while (status == RESHARD_OK) {
-        status = rs_json_next(&json, &token);
-        if (status != RESHARD_OK || token.kind == RS_JSON_OBJECT_END)
-            break;
+    while (rs_json_next_member(&json, &token, &status))
         status = read_member(&checkpoint->arena, &json, &token, found);
-    }
     if (status == RESHARD_OK)
         status = rs_json_next(&json, &token);
-    rs_slice listed = found->version == 1 ? found->tensors : found->groups;
     if (status == RESHARD_OK && (!found->has_rank || found->mesh.bytes == NULL ||
-                                 found->conversion.bytes == NULL || listed.bytes == NULL))
-        status =
-            rs_fail(RESHARD_ERR_SYNTAX, RS_LAYOUT_KEY ": rank, mesh, conversion or %s are missing",
-                    found->version == 1 ? "tensors" : "groups");
+                                 found->conversion.bytes == NULL || found->groups.bytes == NULL))
+        status = rs_fail(RESHARD_ERR_SYNTAX,
+                         RS_LAYOUT_KEY ": rank, mesh, conversion or groups are missing");
     return rs_fail_within(status, "%s", checkpoint->files[file].name);
 }
 
@@ -182,8 +173,7 @@ static reshard_status read_shape(rs_arena *arena, rs_json *json, int32_t *out_nd
     return status == RESHARD_OK ? rs_safetensors_numbers(arena, json, ndim, out_shape) : status;
 }
 
-/* Reads shape, cuts and padding. names: gets the text of the list of names; NULL in version 1,
- * which has none. */
+/* Reads shape, cuts and padding. *names: the text of the list of names. */
 static reshard_status read_tensor(rs_arena *arena, rs_json *json, rs_rank_tensor *tensor,
                                   rs_slice *names)
 {
@@ -192,10 +182,7 @@ static reshard_status read_tensor(rs_arena *arena, rs_json *json, rs_rank_tensor
     int32_t padded_ndim = 0;
     reshard_status status =
         rs_json_expect(json, RS_JSON_OBJECT_BEGIN, "an object is wanted here", &token);
-    while (status == RESHARD_OK) {
-        status = rs_json_next(json, &token);
-        if (status != RESHARD_OK || token.kind == RS_JSON_OBJECT_END)
-            break;
+    while (rs_json_next_member(json, &token, &status)) {
         if (rs_json_token_is(&token, "shape"))
             status = read_shape(arena, json, &tensor->ndim, &tensor->shape);
         else if (rs_json_token_is(&token, "padded"))
@@ -204,7 +191,7 @@ static reshard_status read_tensor(rs_arena *arena, rs_json *json, rs_rank_tensor
             status = read_text(arena, json, &tensor->cuts);
         else if (rs_json_token_is(&token, "zeros"))
             status = read_number(json, &zeros, &tensor->zeros);
-        else if (names != NULL && rs_json_token_is(&token, "names"))
+        else if (rs_json_token_is(&token, "names"))
             status = read_span(json, RS_JSON_LIST_BEGIN, "names is not a list", names);
         else
             status = rs_json_skip(json);
@@ -221,11 +208,6 @@ static reshard_status read_tensor(rs_arena *arena, rs_json *json, rs_rank_tensor
     return RESHARD_OK;
 }
 
-static int compare_tensors(const void *a, const void *b)
-{
-    return rs_slice_compare(((const rs_rank_tensor *)a)->name, ((const rs_rank_tensor *)b)->name);
-}
-
 typedef struct tensor_list {
     rs_arena *arena;
     rs_rank_layout *layout;
@@ -237,38 +219,14 @@ static reshard_status add_name(void *user, rs_slice name)
 {
     tensor_list *list = user;
     rs_rank_layout *layout = list->layout;
-    void *items = layout->tensors;
-    reshard_status status = rs_grow(list->arena->context, &items, &layout->tensor_capacity,
-                                    layout->tensor_count + 1, sizeof(rs_rank_tensor));
-    layout->tensors = items;
+    reshard_status status =
+        rs_grow(list->arena->context, &layout->tensors, &layout->tensor_capacity,
+                layout->tensor_count + 1, sizeof(rs_rank_tensor));
     if (status != RESHARD_OK)
         return status;
     layout->tensors[layout->tensor_count] = list->like;
     layout->tensors[layout->tensor_count++].name = name;
     return RESHARD_OK;
-}
-
-/* Reads the tensors of version 1, an object. */
-static reshard_status read_tensors(tensor_list *list, rs_json *json)
-{
-    rs_json_token token;
-    reshard_status status = rs_json_next(json, &token); /* its kind is known */
-    while (status == RESHARD_OK) {
-        status = rs_json_next(json, &token);
-        if (status != RESHARD_OK || token.kind == RS_JSON_OBJECT_END)
-            break;
-        char *bytes = rs_arena_allocate(list->arena, token.count + 1);
-        if (bytes == NULL)
-            return rs_allocation_status();
-        rs_slice name = {bytes, rs_json_decode(&token, bytes)};
-        bytes[name.count] = '\0';
-        list->like = (rs_rank_tensor){.ndim = 0};
-        status = rs_fail_within(read_tensor(list->arena, json, &list->like, NULL),
-                                "tensor \"%.*s\"", rs_slice_shown(name), name.bytes);
-        if (status == RESHARD_OK)
-            status = add_name(list, name);
-    }
-    return status;
 }
 
 /* Reads the names of one group. There may be `most` tensors in all. */
@@ -278,28 +236,18 @@ static reshard_status read_names(tensor_list *list, rs_slice text, int64_t most)
     rs_json_token token;
     rs_json_init(&json, RS_LAYOUT_KEY, text.bytes, text.count);
     reshard_status status = rs_json_next(&json, &token); /* its kind is known */
-    while (status == RESHARD_OK) {
-        rs_json ahead = json;
-        status = rs_json_next(&ahead, &token);
-        if (status != RESHARD_OK || token.kind == RS_JSON_LIST_END)
-            break;
+    for (rs_json ahead = json; rs_json_next_member(&ahead, &token, &status); ahead = json)
         status =
             rs_name_box_read(list->arena, &json, most - list->layout->tensor_count, add_name, list);
-    }
     return status;
 }
 
-/* Reads the groups of version 2, a list. */
 static reshard_status read_groups(tensor_list *list, rs_json *json, int64_t most)
 {
     rs_json_token token;
     reshard_status status = rs_json_next(json, &token); /* its kind is known */
-    while (status == RESHARD_OK) {
-        rs_json ahead = *json;
+    for (rs_json ahead = *json; rs_json_next_member(&ahead, &token, &status); ahead = *json) {
         rs_slice names = {NULL, 0};
-        status = rs_json_next(&ahead, &token);
-        if (status != RESHARD_OK || token.kind == RS_JSON_LIST_END)
-            break;
         list->like = (rs_rank_tensor){.ndim = 0};
         status = read_tensor(list->arena, json, &list->like, &names);
         if (status == RESHARD_OK && names.bytes == NULL)
@@ -315,14 +263,12 @@ static reshard_status read_all(reshard_checkpoint *checkpoint, const document *f
                                rs_rank_layout *layout)
 {
     tensor_list list = {.arena = &checkpoint->arena, .layout = layout};
-    rs_slice text = first->version == 1 ? first->tensors : first->groups;
     rs_json json;
-    rs_json_init(&json, RS_LAYOUT_KEY, text.bytes, text.count);
-    reshard_status status =
-        first->version == 1 ? read_tensors(&list, &json) : read_groups(&list, &json, most);
+    rs_json_init(&json, RS_LAYOUT_KEY, first->groups.bytes, first->groups.count);
+    reshard_status status = read_groups(&list, &json, most);
     if (status == RESHARD_OK)
         rs_sort(layout->tensors, (size_t)layout->tensor_count, sizeof(rs_rank_tensor),
-                compare_tensors);
+                rs_compare_slices);
     return status;
 }
 
@@ -333,8 +279,7 @@ static reshard_status check_alike(const reshard_checkpoint *checkpoint, const do
 {
     bool same_id = rs_slice_compare(first->conversion, other->conversion) == 0;
     if (same_id && rs_slice_compare(first->mesh, other->mesh) == 0 &&
-        rs_slice_compare(first->tensors, other->tensors) == 0 &&
-        rs_slice_compare(first->groups, other->groups) == 0 && first->version == other->version)
+        rs_slice_compare(first->groups, other->groups) == 0)
         return RESHARD_OK;
     return rs_fail_about(RESHARD_ERR_CORRUPT, checkpoint->path, "%s and %s %s",
                          checkpoint->files[0].name, checkpoint->files[file].name,
@@ -461,9 +406,7 @@ reshard_status rs_rank_layout_read_one(reshard_checkpoint *checkpoint, rs_slice 
 void rs_rank_layout_release(rs_rank_layout *layout, reshard_context *context)
 {
     reshard_mesh_release(layout->mesh);
-    if (layout->tensors != NULL)
-        rs_release(context, layout->tensors,
-                   (size_t)layout->tensor_capacity * sizeof(rs_rank_tensor));
+    rs_release(context, layout->tensors, (size_t)layout->tensor_capacity * sizeof(rs_rank_tensor));
     *layout = (rs_rank_layout){.mesh = NULL};
 }
 

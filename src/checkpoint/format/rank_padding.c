@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* rank_padding.c - reads padding in tiles, and checks that it is zero. */
-#include "checkpoint/format/rank_padding.h"
+#include "checkpoint/format/rank_join.h"
 
 #include "base/checked.h"
 #include "base/context.h"
@@ -65,8 +65,8 @@ static reshard_status fail_padding(const reshard_checkpoint *checkpoint,
         RESHARD_ERR_CHECK, RESHARD_HINT_PADDING, "",
         "tensor \"%.*s\": what %s holds beyond its size of %lld in dimension %d is not "
         "zero, so it may not be padding",
-        rs_slice_shown(tensor->name), tensor->name.bytes, checkpoint->files[file].name,
-        (long long)tensor->carried_shape[dim], (int)dim);
+        RS_SHOWN(tensor->name), checkpoint->files[file].name, (long long)tensor->carried_shape[dim],
+        (int)dim);
     rs_error_add_subject(tensor->name.bytes, tensor->name.count);
     return RESHARD_ERR_CHECK;
 }
@@ -115,8 +115,7 @@ reshard_status rs_rank_zeros_check(const reshard_checkpoint *checkpoint,
         status = rs_fail(RESHARD_ERR_CHECK,
                          "tensor \"%.*s\": %s holds values that are not zero, but the rules say "
                          "that this rank has zeros in its place",
-                         rs_slice_shown(tensor->name), tensor->name.bytes,
-                         checkpoint->files[array->file].name);
+                         RS_SHOWN(tensor->name), checkpoint->files[array->file].name);
     return status;
 }
 
@@ -137,20 +136,18 @@ reshard_status rs_rank_padding_note(const rs_rank_padding *padding, reshard_chec
 {
     reshard_status status = RESHARD_OK;
     if (padding->tensor_count != 0)
-        status =
-            rs_store_note(checkpoint,
-                          "padding that is not zero is cut off: %lld rows of %lld tensor%s "
-                          "(\"%.*s\"%s)",
-                          (long long)padding->row_count, (long long)padding->tensor_count,
-                          padding->tensor_count == 1 ? "" : "s", rs_slice_shown(padding->first),
-                          padding->first.bytes, padding->tensor_count == 1 ? "" : " and others");
+        status = rs_store_note(checkpoint,
+                               "padding that is not zero is cut off: %lld rows of %lld tensor%s "
+                               "(\"%.*s\"%s)",
+                               (long long)padding->row_count, (long long)padding->tensor_count,
+                               padding->tensor_count == 1 ? "" : "s", RS_SHOWN(padding->first),
+                               padding->tensor_count == 1 ? "" : " and others");
     if (status == RESHARD_OK && padding->unknown_count != 0)
-        status =
-            rs_store_note(checkpoint,
-                          "the true size of %lld tensor%s is not known: padding stays, if "
-                          "there is some (\"%.*s\"%s)",
-                          (long long)padding->unknown_count, padding->unknown_count == 1 ? "" : "s",
-                          rs_slice_shown(padding->first_unknown), padding->first_unknown.bytes,
-                          padding->unknown_count == 1 ? "" : " and others");
+        status = rs_store_note(
+            checkpoint,
+            "the true size of %lld tensor%s is not known: padding stays, if "
+            "there is some (\"%.*s\"%s)",
+            (long long)padding->unknown_count, padding->unknown_count == 1 ? "" : "s",
+            RS_SHOWN(padding->first_unknown), padding->unknown_count == 1 ? "" : " and others");
     return status;
 }

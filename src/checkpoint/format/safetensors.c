@@ -133,10 +133,7 @@ static reshard_status read_entry(rs_header *header, rs_json *json, number_list *
     rs_json_token token;
     reshard_status status =
         rs_json_expect(json, RS_JSON_OBJECT_BEGIN, "a tensor that is not an object", &token);
-    while (status == RESHARD_OK) {
-        status = rs_json_next(json, &token);
-        if (status != RESHARD_OK || token.kind == RS_JSON_OBJECT_END)
-            break;
+    while (rs_json_next_member(json, &token, &status)) {
         int field = rs_json_token_is(&token, "dtype")          ? HAS_DTYPE
                     : rs_json_token_is(&token, "shape")        ? HAS_SHAPE
                     : rs_json_token_is(&token, "data_offsets") ? HAS_OFFSETS
@@ -163,7 +160,6 @@ static reshard_status read_metadata(rs_header *header, rs_json *json)
         return rs_json_fail(json, &token, "__metadata__ is not an object");
     while (status == RESHARD_OK) {
         rs_metadatum item;
-        void *items = header->metadata;
         status = rs_json_next(json, &token);
         if (status != RESHARD_OK || token.kind == RS_JSON_OBJECT_END)
             return status;
@@ -172,9 +168,8 @@ static reshard_status read_metadata(rs_header *header, rs_json *json)
         if (status != RESHARD_OK)
             return status;
         item.value = decode(header, &token);
-        status = rs_grow(header->arena.context, &items, &header->metadata_capacity,
+        status = rs_grow(header->arena.context, &header->metadata, &header->metadata_capacity,
                          header->metadata_count + 1, sizeof(rs_metadatum));
-        header->metadata = items;
         if (status == RESHARD_OK)
             header->metadata[header->metadata_count++] = item;
     }
@@ -191,14 +186,12 @@ static reshard_status read_member(rs_header *header, rs_json *json, const rs_jso
         return read_metadata(header, json);
     }
     rs_header_entry entry = {.name = decode(header, key)};
-    void *items = header->entries;
     reshard_status status = read_entry(header, json, list, &entry);
     if (status != RESHARD_OK)
         return rs_fail_within(status, "tensor \"%.*s\"", rs_slice_shown(entry.name),
                               entry.name.bytes);
-    status = rs_grow(header->arena.context, &items, &header->entry_capacity,
+    status = rs_grow(header->arena.context, &header->entries, &header->entry_capacity,
                      header->entry_count + 1, sizeof(rs_header_entry));
-    header->entries = items;
     if (status == RESHARD_OK)
         header->entries[header->entry_count++] = entry;
     return status;
@@ -212,16 +205,11 @@ static reshard_status read_object(rs_header *header, const char *text, size_t te
     rs_json_init(&json, "header", text, text_bytes);
     reshard_status status =
         rs_json_expect(&json, RS_JSON_OBJECT_BEGIN, "the header is not an object", &token);
-    while (status == RESHARD_OK) {
-        status = rs_json_next(&json, &token);
-        if (status != RESHARD_OK || token.kind == RS_JSON_OBJECT_END)
-            break;
+    while (rs_json_next_member(&json, &token, &status))
         status = read_member(header, &json, &token, &list);
-    }
     if (status == RESHARD_OK)
         status = rs_json_next(&json, &token);
-    if (list.items != NULL)
-        rs_release(header->arena.context, list.items, (size_t)list.capacity * sizeof(int64_t));
+    rs_release(header->arena.context, list.items, (size_t)list.capacity * sizeof(int64_t));
     return status;
 }
 
@@ -287,8 +275,14 @@ static reshard_status index_names(rs_header *header)
                                         sizeof(rs_header_entry *));
     if (header->by_name == NULL)
         return rs_allocation_status();
-    for (int64_t i = 0; i < header->entry_count; i++)
+    bool is_sorted = true;
+    for (int64_t i = 0; i < header->entry_count; i++) {
         header->by_name[i] = &header->entries[i];
+        is_sorted = is_sorted && (i == 0 || rs_slice_compare(header->entries[i - 1].name,
+                                                             header->entries[i].name) < 0);
+    }
+    if (is_sorted) /* and no name occurs twice */
+        return RESHARD_OK;
     rs_sort(header->by_name, (size_t)header->entry_count, sizeof(rs_header_entry *), compare_names);
     for (int64_t i = 1; i < header->entry_count; i++) {
         rs_slice name = header->by_name[i]->name;
@@ -415,12 +409,8 @@ reshard_status rs_header_read_at(reshard_context *context, const rs_file *file, 
 void rs_header_drop_entries(rs_header *header)
 {
     reshard_context *context = header->arena.context;
-    if (header->by_name != NULL)
-        rs_release(context, header->by_name,
-                   (size_t)header->entry_count * sizeof(rs_header_entry *));
-    if (header->entries != NULL)
-        rs_release(context, header->entries,
-                   (size_t)header->entry_capacity * sizeof(rs_header_entry));
+    rs_release(context, header->by_name, (size_t)header->entry_count * sizeof(rs_header_entry *));
+    rs_release(context, header->entries, (size_t)header->entry_capacity * sizeof(rs_header_entry));
     header->by_name = NULL;
     header->entries = NULL;
     header->entry_count = header->entry_capacity = 0;
@@ -431,12 +421,9 @@ void rs_header_destroy(rs_header *header)
     if (header == NULL)
         return;
     reshard_context *context = header->arena.context;
-    if (header->text != NULL)
-        rs_release(context, header->text, header->text_bytes);
+    rs_release(context, header->text, header->text_bytes);
     rs_header_drop_entries(header);
-    if (header->metadata != NULL)
-        rs_release(context, header->metadata,
-                   (size_t)header->metadata_capacity * sizeof(rs_metadatum));
+    rs_release(context, header->metadata, (size_t)header->metadata_capacity * sizeof(rs_metadatum));
     rs_arena_release(&header->arena);
     rs_release(context, header, sizeof *header);
 }

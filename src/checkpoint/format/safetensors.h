@@ -86,6 +86,8 @@ const rs_header *rs_safetensors_header(const reshard_checkpoint *checkpoint, int
 /* An entry as an occurrence: a whole tensor, unless the caller says which box it is. */
 rs_occurrence rs_safetensors_occurrence(const reshard_checkpoint *checkpoint, int32_t file,
                                         const rs_header_entry *entry);
+/* Adds all entries of all files. */
+reshard_status rs_safetensors_gather(reshard_checkpoint *checkpoint, rs_occurrences *list);
 
 /* ---- documents (safetensors_files.c) --------------------------------------------------------- */
 

@@ -58,10 +58,10 @@ reshard_status rs_safetensors_leave_out(reshard_checkpoint *checkpoint, const rs
         return RESHARD_OK;
     if (opening->unlisted == RS_UNLISTED_REFUSE)
         return rs_fail_about(RESHARD_ERR_INVALID, checkpoint->path, "%lld %s: \"%.*s\"%s",
-                             (long long)count, what, rs_slice_shown(first), first.bytes,
+                             (long long)count, what, RS_SHOWN(first),
                              count > 1 ? " and others" : "");
     return rs_store_note(checkpoint, "left out: %lld %s (\"%.*s\"%s)", (long long)count, what,
-                         rs_slice_shown(first), first.bytes, count > 1 ? " and others" : "");
+                         RS_SHOWN(first), count > 1 ? " and others" : "");
 }
 
 /* Keeps the names of the model's files, and leaves the others out. */
@@ -267,10 +267,7 @@ static reshard_status read_members(rs_arena *arena, const rs_header *header, rs_
     rs_json_token token;
     reshard_status status =
         rs_json_expect(json, RS_JSON_OBJECT_BEGIN, "an object is wanted here", &token);
-    while (status == RESHARD_OK) {
-        status = rs_json_next(json, &token);
-        if (status != RESHARD_OK || token.kind == RS_JSON_OBJECT_END)
-            break;
+    while (rs_json_next_member(json, &token, &status)) {
         rs_slice key = {scratch, rs_json_decode(&token, scratch)};
         int64_t index = rs_header_find(header, key);
         if (index < 0)
@@ -302,4 +299,18 @@ reshard_status rs_safetensors_document(reshard_checkpoint *checkpoint, int32_t f
     reshard_status status = rs_header_document(
         &checkpoint->arena, rs_safetensors_header(checkpoint, file), key, read, user);
     return rs_fail_within(status, "%s", checkpoint->files[file].name);
+}
+
+reshard_status rs_safetensors_gather(reshard_checkpoint *checkpoint, rs_occurrences *list)
+{
+    reshard_status status = RESHARD_OK;
+    for (int32_t file = 0; file < checkpoint->file_count; file++) {
+        const rs_header *header = rs_safetensors_header(checkpoint, file);
+        for (int64_t i = 0; status == RESHARD_OK && i < header->entry_count; i++) {
+            const rs_occurrence item =
+                rs_safetensors_occurrence(checkpoint, file, header->by_name[i]);
+            status = rs_occurrences_add(checkpoint->context, list, &item);
+        }
+    }
+    return status;
 }

@@ -21,7 +21,7 @@ static void write_entry(rs_json_writer *writer, const rs_target *target,
     if (dtype > RESHARD_U64 && writer->status == RESHARD_OK)
         writer->status = rs_fail(RESHARD_ERR_UNSUPPORTED,
                                  "tensor \"%.*s\" is %s, which safetensors does not have",
-                                 rs_slice_shown(key), key.bytes, reshard_dtype_name(dtype));
+                                 RS_SHOWN(key), reshard_dtype_name(dtype));
     rs_target_write_key(writer, target, entry);
     rs_json_writer_text(writer, ":{\"dtype\":\"");
     rs_json_writer_text(writer, rs_dtype_safetensors_name(dtype));

@@ -31,8 +31,8 @@ reshard_status rs_live_check_memory(rs_slice name, const reshard_layout *layout,
         bool has_memory = memory != NULL && memory[i] != NULL;
         if (!has_memory && rs_layout_one_shard_volume(layout, rank, i) != 0)
             return rs_fail(RESHARD_ERR_INVALID,
-                           "tensor \"%.*s\": shard %d of rank %d has no memory",
-                           rs_slice_shown(name), name.bytes, (int)i, (int)rank);
+                           "tensor \"%.*s\": shard %d of rank %d has no memory", RS_SHOWN(name),
+                           (int)i, (int)rank);
     }
     return RESHARD_OK;
 }

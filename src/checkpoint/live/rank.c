@@ -98,16 +98,6 @@ static reshard_status read_tensors(rs_live_reading *reading, int32_t rank, int64
     return status;
 }
 
-reshard_status reshard_checkpoint_read_shards(const reshard_checkpoint *checkpoint, int64_t tensor,
-                                              const reshard_layout *layout, int32_t rank,
-                                              reshard_dtype dtype, void *const *shards)
-{
-    const reshard_rank_tensor one = {
-        .tensor = tensor, .layout = layout, .dtype = dtype, .shards = shards};
-    rs_live_reading reading = {.checkpoint = checkpoint, .threads = rs_pool_thread_count(0)};
-    return read_tensors(&reading, rank, 1, &one);
-}
-
 reshard_status reshard_checkpoint_read_rank(const reshard_checkpoint *checkpoint, int32_t rank,
                                             int64_t count, const reshard_rank_tensor *tensors,
                                             const reshard_read_options *options)

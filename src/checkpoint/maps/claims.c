@@ -223,7 +223,7 @@ static reshard_status intern(rs_map_resolver *r, rs_slice text, int64_t *out_num
     if (found == NULL)
         return rs_allocation_status();
     if (*found == NULL) {
-        reshard_status status = rs_grow(r->context, (void **)&r->text_values, &r->text_capacity,
+        reshard_status status = rs_grow(r->context, &r->text_values, &r->text_capacity,
                                         r->text_count + 1, sizeof *r->text_values);
         if (status != RESHARD_OK)
             return status;

@@ -272,9 +272,8 @@ static reshard_status compose_target(composer *c, int64_t index)
     }
     target.link_first = link_first;
     target.link_count = result->link_count - link_first;
-    reshard_status status =
-        rs_grow(result->context, (void **)&result->targets, &result->target_capacity,
-                result->target_count + 1, sizeof *result->targets);
+    reshard_status status = rs_grow(result->context, &result->targets, &result->target_capacity,
+                                    result->target_count + 1, sizeof *result->targets);
     if (status != RESHARD_OK)
         return status;
     size_t bytes = strlen(target.name) + 1;

@@ -31,8 +31,7 @@ static reshard_status repeat_target(const maker *m, const int64_t *values,
         return rs_allocation_status();
     if (*found == NULL)
         return rs_map_fail_line(m->line, RESHARD_ERR_NOT_FOUND,
-                                "copy(%.*s): no line makes this tensor", rs_slice_shown(name),
-                                name.bytes);
+                                "copy(%.*s): no line makes this tensor", RS_SHOWN(name));
     const char *own = target->name;
     int64_t copied = (int64_t)(intptr_t)*found - 1;
     *target = r->result->targets[copied];
@@ -126,17 +125,17 @@ static reshard_status use_source(rs_map_resolver *r, int64_t source)
     if (found == NULL)
         return rs_allocation_status();
     if (*found == NULL)
-        return rs_map_fail_line(
-            line, RESHARD_ERR_NOT_FOUND, "\"%.*s\" is a copy of \"%.*s\", which does not exist",
-            rs_slice_shown(read->name), read->name.bytes, rs_slice_shown(name), name.bytes);
+        return rs_map_fail_line(line, RESHARD_ERR_NOT_FOUND,
+                                "\"%.*s\" is a copy of \"%.*s\", which does not exist",
+                                RS_SHOWN(read->name), RS_SHOWN(name));
     read->use.fate = RESHARD_MAP_REPEATED;
     read->use.same_as = (int64_t)(intptr_t)*found - 1;
     const rs_map_source *other = &r->result->sources[read->use.same_as];
     if (other->ndim != read->ndim || other->dtype != read->dtype ||
         memcmp(other->shape, read->shape, (size_t)read->ndim * sizeof *read->shape) != 0)
-        return rs_map_fail_line(
-            line, RESHARD_ERR_INVALID, "\"%.*s\" is no copy of \"%.*s\": shape or dtype differ",
-            rs_slice_shown(read->name), read->name.bytes, rs_slice_shown(name), name.bytes);
+        return rs_map_fail_line(line, RESHARD_ERR_INVALID,
+                                "\"%.*s\" is no copy of \"%.*s\": shape or dtype differ",
+                                RS_SHOWN(read->name), RS_SHOWN(name));
     return RESHARD_OK;
 }
 

@@ -78,10 +78,9 @@ static reshard_status fail_missing(const emission *e, const rs_map_term *term,
     reshard_status status = rs_map_make_name(e->r, e->line, &term->pattern, known, &name);
     if (status != RESHARD_OK)
         return status;
-    return rs_map_fail_line(e->line, RESHARD_ERR_NOT_FOUND,
-                            "there is \"%.*s\", but no \"%.*s\", which goes with it",
-                            rs_slice_shown(name_of(e, first)), name_of(e, first).bytes,
-                            rs_slice_shown(name), name.bytes);
+    return rs_map_fail_line(
+        e->line, RESHARD_ERR_NOT_FOUND, "there is \"%.*s\", but no \"%.*s\", which goes with it",
+        rs_slice_shown(name_of(e, first)), name_of(e, first).bytes, RS_SHOWN(name));
 }
 
 /* Learns the lengths of axes that are stacked in the names of a place. */
@@ -104,8 +103,7 @@ static reshard_status learn_stacks(emission *e, int32_t place, const rs_map_term
             return rs_map_fail_line(e->line, RESHARD_ERR_INVALID,
                                     "{%.*s} has %" PRId64 " values in the names of %.*s, and "
                                     "%" PRId64 " are expected",
-                                    rs_slice_shown(capture->name), capture->name.bytes, length,
-                                    rs_slice_shown(term->pattern.shown), term->pattern.shown.bytes,
+                                    RS_SHOWN(capture->name), length, RS_SHOWN(term->pattern.shown),
                                     e->sizes.axes[axis]);
         e->sizes.axes[axis] = length;
     }
@@ -212,11 +210,11 @@ static reshard_status fail_alternatives(const emission *e, rs_slice name, bool i
         return rs_map_fail_line(e->line, RESHARD_ERR_INVALID,
                                 "several alternatives fit the shape of \"%.*s\", and nothing "
                                 "decides between them",
-                                rs_slice_shown(name), name.bytes);
+                                RS_SHOWN(name));
     return rs_fail_within(RESHARD_ERR_INVALID,
                           RS_MAP_PLACE ": several alternatives fit the shape of \"%.*s\", and "
                                        "nothing decides between them",
-                          RS_MAP_PLACE_OF(e->line), rs_slice_shown(name), name.bytes);
+                          RS_MAP_PLACE_OF(e->line), RS_SHOWN(name));
 }
 
 /* Chooses between alternatives that all fit, by their conditions. The first one needs some: without
@@ -247,7 +245,7 @@ static reshard_status decide(const emission *e, int32_t place, uint32_t fit, int
     return rs_map_fail_line(e->line, RESHARD_ERR_INVALID,
                             "several alternatives fit the shape of \"%.*s\", and the conditions "
                             "of none of them hold",
-                            rs_slice_shown(source->name), source->name.bytes);
+                            RS_SHOWN(source->name));
 }
 
 /* Chooses between alternatives that share a name: by shape, and if several fit, by when(). */
@@ -284,8 +282,7 @@ static reshard_status check_shapes(const emission *e, int32_t place)
         return rs_map_fail_line(e->line, RESHARD_ERR_INVALID,
                                 "\"%.*s\" is %s and \"%.*s\" is %s: tensors that are stacked have "
                                 "one shape",
-                                rs_slice_shown(first->name), first->name.bytes, a,
-                                rs_slice_shown(source->name), source->name.bytes, b);
+                                RS_SHOWN(first->name), a, RS_SHOWN(source->name), b);
     }
     return RESHARD_OK;
 }
@@ -444,9 +441,8 @@ static reshard_status find_dtype(const emission *e, reshard_dtype *out_dtype)
             return rs_map_hint_line(e->line, RESHARD_ERR_INVALID, RESHARD_HINT_DTYPE,
                                     "\"%.*s\" is %s and \"%.*s\" is %s: tensors that are joined "
                                     "have one dtype",
-                                    rs_slice_shown(first->name), first->name.bytes,
-                                    reshard_dtype_name(first->dtype), rs_slice_shown(source->name),
-                                    source->name.bytes, reshard_dtype_name(source->dtype));
+                                    RS_SHOWN(first->name), reshard_dtype_name(first->dtype),
+                                    RS_SHOWN(source->name), reshard_dtype_name(source->dtype));
     }
     return RESHARD_OK;
 }
@@ -493,9 +489,9 @@ static reshard_status emit_place(emission *e, int32_t place)
             continue;
         int64_t size = e->sizes.axes[axis_of_capture(e->line, c)];
         if (size < 0)
-            return rs_map_fail_line(
-                e->line, RESHARD_ERR_NOT_FOUND, "nothing says how many {%.*s} there are",
-                rs_slice_shown(e->line->captures[c].name), e->line->captures[c].name.bytes);
+            return rs_map_fail_line(e->line, RESHARD_ERR_NOT_FOUND,
+                                    "nothing says how many {%.*s} there are",
+                                    RS_SHOWN(e->line->captures[c].name));
         total = rs_multiply_up(total, size);
     }
     if (total > RS_MAP_EXPANSION_MAX)

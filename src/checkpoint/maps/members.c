@@ -177,7 +177,7 @@ static reshard_status find_member(rs_map_resolver *r, int64_t source, rs_map_mem
     if (found == NULL)
         return rs_allocation_status();
     if (*found == NULL) {
-        status = rs_grow(r->context, (void **)&r->members, &r->member_capacity, r->member_count + 1,
+        status = rs_grow(r->context, &r->members, &r->member_capacity, r->member_count + 1,
                          sizeof *r->members);
         if (status != RESHARD_OK)
             return status;

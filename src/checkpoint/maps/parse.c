@@ -227,7 +227,7 @@ static reshard_status add_line(map_file *file, rs_map_reader *reader)
     if (map->line_count == RS_MAP_LINES_MAX)
         return rs_map_fail(reader, reader->cursor.at, RESHARD_ERR_RANGE,
                            "a map of more than %d lines", RS_MAP_LINES_MAX);
-    reshard_status status = rs_grow(map->context, (void **)&map->lines, &map->line_capacity,
+    reshard_status status = rs_grow(map->context, &map->lines, &map->line_capacity,
                                     map->line_count + 1, sizeof *map->lines);
     if (status != RESHARD_OK)
         return status;

@@ -229,9 +229,9 @@ reshard_status rs_map_read_axes(rs_map_reader *reader, rs_map_term *term)
         uint32_t both = term->outside & term->blocks[b];
         for (int32_t i = 0; i < reader->line->axis_count && both != 0; i++) {
             if ((both >> i & 1) != 0)
-                return rs_map_fail(
-                    reader, start, RESHARD_ERR_SYNTAX, "axis %.*s is inside and outside of the sum",
-                    rs_slice_shown(reader->line->axes[i].name), reader->line->axes[i].name.bytes);
+                return rs_map_fail(reader, start, RESHARD_ERR_SYNTAX,
+                                   "axis %.*s is inside and outside of the sum",
+                                   RS_SHOWN(reader->line->axes[i].name));
         }
         term->axes |= term->blocks[b];
     }

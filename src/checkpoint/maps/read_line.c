@@ -146,8 +146,7 @@ static const char *axis_name(const rs_map_line *line, int32_t axis, char *buffer
     if (line->axes[axis].number != 0)
         rs_text_add(&text, "%lld", (long long)line->axes[axis].number);
     else
-        rs_text_add(&text, "%.*s", rs_slice_shown(line->axes[axis].name),
-                    line->axes[axis].name.bytes);
+        rs_text_add(&text, "%.*s", RS_SHOWN(line->axes[axis].name));
     return buffer;
 }
 
@@ -162,14 +161,12 @@ static reshard_status check_axes(const line_check *c, const rs_map_term *a, uint
             continue;
         if (capture >= 0 && (a->pattern.captures >> capture & 1) != 0)
             return FAIL(c, "{%s} is in the name of %.*s and also one of its axes",
-                        axis_name(c->line, i, name, sizeof name), rs_slice_shown(a->pattern.shown),
-                        a->pattern.shown.bytes);
+                        axis_name(c->line, i, name, sizeof name), RS_SHOWN(a->pattern.shown));
         bool stacked = capture >= 0 && (b->pattern.captures >> capture & 1) != 0;
         if (!stacked && (b_axes >> i & 1) == 0)
             return FAIL(c, "axis %s of %.*s is not in %.*s",
-                        axis_name(c->line, i, name, sizeof name), rs_slice_shown(a->pattern.shown),
-                        a->pattern.shown.bytes, rs_slice_shown(b->pattern.shown),
-                        b->pattern.shown.bytes);
+                        axis_name(c->line, i, name, sizeof name), RS_SHOWN(a->pattern.shown),
+                        RS_SHOWN(b->pattern.shown));
         if (stacked && c->line->captures[capture].kind >= RS_CAPTURE_WORD)
             return FAIL(c, "{%s} stands for any text: only numbers and lists can be stacked",
                         axis_name(c->line, i, name, sizeof name));
@@ -189,9 +186,8 @@ static reshard_status check_captures(const line_check *c, const rs_map_term *a,
             found = c->line->axes[k].capture == i && (b_axes >> k & 1) != 0;
         if (!found)
             return FAIL(c, "{%.*s} of %.*s is neither in the name of %.*s nor one of its axes",
-                        rs_slice_shown(c->line->captures[i].name), c->line->captures[i].name.bytes,
-                        rs_slice_shown(a->pattern.shown), a->pattern.shown.bytes,
-                        rs_slice_shown(b->pattern.shown), b->pattern.shown.bytes);
+                        RS_SHOWN(c->line->captures[i].name), RS_SHOWN(a->pattern.shown),
+                        RS_SHOWN(b->pattern.shown));
     }
     return RESHARD_OK;
 }
@@ -227,13 +223,11 @@ static reshard_status check_sums(const line_check *c, const rs_map_place *place,
             continue;
         if (blocks == 0)
             return FAIL(c, "%.*s is a sum of %d blocks, and there is one tensor on the other side",
-                        rs_slice_shown(term->pattern.shown), term->pattern.shown.bytes,
-                        term->sum_count);
+                        RS_SHOWN(term->pattern.shown), term->sum_count);
         return FAIL(c,
                     "%.*s needs a sum (a + b) of %d blocks, one for each tensor on the other "
                     "side; it has %d",
-                    rs_slice_shown(term->pattern.shown), term->pattern.shown.bytes, blocks,
-                    term->sum_count);
+                    RS_SHOWN(term->pattern.shown), blocks, term->sum_count);
     }
     return RESHARD_OK;
 }
@@ -273,7 +267,7 @@ static reshard_status check_one_side(const line_check *c)
             return FAIL(c, "alternatives need a tensor on the other side; write a line for each");
         if (term->word == RS_TERM_PLAIN)
             return FAIL(c, "the other side of %.*s is empty: say drop, fill(), copy() or object()",
-                        rs_slice_shown(term->pattern.shown), term->pattern.shown.bytes);
+                        RS_SHOWN(term->pattern.shown));
         if (term->word == RS_TERM_FILL && (!term->has_axes || term->rest_dim >= 0))
             return FAIL(c, "fill() needs axes: [] for a single number");
         if (term->sum_count > 0)
@@ -288,8 +282,7 @@ static reshard_status check_inner(const line_check *c, const rs_map_pattern *pat
 {
     if ((pattern->captures & ~known) == 0)
         return RESHARD_OK;
-    return FAIL(c, "%.*s has a capture that no tensor of the line has",
-                rs_slice_shown(pattern->shown), pattern->shown.bytes);
+    return FAIL(c, "%.*s has a capture that no tensor of the line has", RS_SHOWN(pattern->shown));
 }
 
 static reshard_status check_inners(const line_check *c, const rs_map_term *term, uint32_t known)

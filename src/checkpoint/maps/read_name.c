@@ -114,8 +114,7 @@ static reshard_status read_items(rs_map_reader *reader, const char *at, const ch
         for (int32_t k = 0; k < i; k++) {
             if (rs_slice_compare(items[k], items[i]) == 0)
                 return rs_map_fail(reader, start, RESHARD_ERR_SYNTAX,
-                                   "\"%.*s\" is in the list twice", rs_slice_shown(items[i]),
-                                   items[i].bytes);
+                                   "\"%.*s\" is in the list twice", RS_SHOWN(items[i]));
         }
         at++;
     }
@@ -150,13 +149,13 @@ static reshard_status take_capture(rs_map_reader *reader, const char *at,
         return rs_map_fail(reader, at, RESHARD_ERR_SYNTAX,
                            "{%.*s}: a capture is called by a word: {n}, {n+1}, {s:a,b}, {x:*}, "
                            "{x:**}",
-                           rs_slice_shown(given->name), given->name.bytes);
+                           RS_SHOWN(given->name));
     int32_t found = find_capture(line, given->name);
     if (found >= 0 && says_kind && !same_capture(&line->captures[found], given))
         return rs_map_fail(reader, at, RESHARD_ERR_SYNTAX,
                            "{%.*s} meant something else before: say what it stands for where it "
                            "occurs first",
-                           rs_slice_shown(given->name), given->name.bytes);
+                           RS_SHOWN(given->name));
     if (found < 0) {
         if (line->capture_count == RS_MAP_CAPTURES_MAX)
             return rs_map_fail(reader, at, RESHARD_ERR_RANGE, "more than %d captures in a line",
@@ -199,7 +198,7 @@ static reshard_status add_capture(rs_map_reader *reader, variants *v, const char
         return rs_map_fail(reader, at, RESHARD_ERR_SYNTAX, "only numbers can be shifted");
     if (status == RESHARD_OK && (v->captures >> part.capture & 1) != 0)
         return rs_map_fail(reader, at, RESHARD_ERR_SYNTAX, "{%.*s} occurs twice in one name",
-                           rs_slice_shown(capture->name), capture->name.bytes);
+                           RS_SHOWN(capture->name));
     if (status == RESHARD_OK && reader->line->captures[part.capture].kind >= RS_CAPTURE_WORD &&
         ++v->open_count > RS_MAP_OPEN_MAX)
         return rs_map_fail(reader, at, RESHARD_ERR_RANGE,
@@ -312,8 +311,7 @@ reshard_status rs_map_read_name(rs_map_reader *reader, bool lists, rs_map_patter
         status = rs_map_fail(reader, start, RESHARD_ERR_SYNTAX, "expected the name of a tensor");
     if (status == RESHARD_OK && any_is_empty(v))
         status = rs_map_fail(reader, start, RESHARD_ERR_SYNTAX,
-                             "one of the names that %.*s stands for is empty",
-                             rs_slice_shown(shown), shown.bytes);
+                             "one of the names that %.*s stands for is empty", RS_SHOWN(shown));
     if (status == RESHARD_OK)
         status = keep_variants(reader, v, shown, patterns);
     *out_count = v->count;

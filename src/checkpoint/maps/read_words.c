@@ -58,9 +58,8 @@ static reshard_status fail_word(const rs_map_reader *reader, const word *found)
     return rs_map_fail(reader, found->at, RESHARD_ERR_SYNTAX,
                        "\"%.*s\" is not a word of maps (a dtype, pad(), add(), optional, drop, "
                        "fill(), copy(), object(none), when(), with(), without())%s%s%s",
-                       rs_slice_shown(found->letters), found->letters.bytes,
-                       nearest != NULL ? "; did you mean " : "", nearest != NULL ? nearest : "",
-                       nearest != NULL ? "?" : "");
+                       RS_SHOWN(found->letters), nearest != NULL ? "; did you mean " : "",
+                       nearest != NULL ? nearest : "", nearest != NULL ? "?" : "");
 }
 
 /* A finite decimal number, as C writes it in every locale. */
@@ -70,7 +69,7 @@ static reshard_status read_real(const rs_map_reader *reader, const word *given, 
     if (given->inside.count == 0 || given->inside.count >= sizeof text ||
         strspn(given->inside.bytes, "0123456789+-.eE") < given->inside.count)
         return rs_map_fail(reader, given->at, RESHARD_ERR_SYNTAX, "%.*s() needs a number",
-                           rs_slice_shown(given->letters), given->letters.bytes);
+                           RS_SHOWN(given->letters));
     memcpy(text, given->inside.bytes, given->inside.count);
     text[given->inside.count] = '\0';
     *out_value = rs_parse_double(text, &end);
@@ -105,8 +104,7 @@ static reshard_status add_condition(rs_map_reader *reader, rs_map_term *term, co
     reshard_status status = rs_map_condition_check(given->inside);
     return status == RESHARD_OK ? status
                                 : rs_map_fail(reader, given->at, status, "when(%.*s): %s",
-                                              rs_slice_shown(given->inside), given->inside.bytes,
-                                              reshard_error_text());
+                                              RS_SHOWN(given->inside), reshard_error_text());
 }
 
 static reshard_status read_pad(rs_map_reader *reader, rs_map_term *term, const word *given)
@@ -121,7 +119,7 @@ static reshard_status read_pad(rs_map_reader *reader, rs_map_term *term, const w
     }
     return rs_map_fail(reader, given->at, RESHARD_ERR_SYNTAX,
                        "pad(%.*s): an axis that is a dimension of its own in this tensor",
-                       rs_slice_shown(given->inside), given->inside.bytes);
+                       RS_SHOWN(given->inside));
 }
 
 /* Words that stand instead of a tensor on the other side. */

@@ -40,9 +40,8 @@ reshard_status rs_map_add_target(rs_map_resolver *r, const rs_map_line *line,
         return rs_map_fail_line(line, RESHARD_ERR_RANGE,
                                 "the map makes more than %" PRId64 " tensors",
                                 RS_MAP_EXPANSION_MAX);
-    reshard_status status =
-        rs_grow(result->context, (void **)&result->targets, &result->target_capacity,
-                result->target_count + 1, sizeof *result->targets);
+    reshard_status status = rs_grow(result->context, &result->targets, &result->target_capacity,
+                                    result->target_count + 1, sizeof *result->targets);
     if (status != RESHARD_OK)
         return status;
     result->targets[result->target_count] = *target;
@@ -57,9 +56,8 @@ reshard_status rs_map_add_link(rs_map_resolver *r, const rs_map_link *link)
     if (result->link_count == RS_MAP_EXPANSION_MAX)
         return rs_fail(RESHARD_ERR_RANGE, "the map makes more than %" PRId64 " links",
                        RS_MAP_EXPANSION_MAX);
-    reshard_status status =
-        rs_grow(result->context, (void **)&result->links, &result->link_capacity,
-                result->link_count + 1, sizeof *result->links);
+    reshard_status status = rs_grow(result->context, &result->links, &result->link_capacity,
+                                    result->link_count + 1, sizeof *result->links);
     if (status == RESHARD_OK)
         result->links[result->link_count++] = *link;
     return status;

@@ -77,7 +77,7 @@ static void add_node(const rs_map_line *line, const rs_map_node *node, rs_text *
         if (axis->number != 0)
             rs_text_add(text, "%" PRId64, axis->number);
         else
-            rs_text_add(text, "%.*s", rs_slice_shown(axis->name), axis->name.bytes);
+            rs_text_add(text, "%.*s", RS_SHOWN(axis->name));
         return;
     }
     rs_text_add(text, node->count == 0 ? "1" : "(");
@@ -94,8 +94,7 @@ static void add_known(const rs_map_sizes *sizes, const rs_map_node *node, rs_tex
     if (node->kind == RS_NODE_AXIS && sizes->axes[node->axis] >= 0 &&
         sizes->line->axes[node->axis].number == 0)
         rs_text_add(text, "%s%.*s=%" PRId64, text->length > 0 ? " " : "",
-                    rs_slice_shown(sizes->line->axes[node->axis].name),
-                    sizes->line->axes[node->axis].name.bytes, sizes->axes[node->axis]);
+                    RS_SHOWN(sizes->line->axes[node->axis].name), sizes->axes[node->axis]);
     for (int32_t i = 0; i < node->count; i++)
         add_known(sizes, &node->nodes[i], text);
 }
@@ -112,9 +111,8 @@ static reshard_status fail_dim(const rs_map_sizes *sizes, const rs_map_node *nod
     return rs_map_fail_line(sizes->line, RESHARD_ERR_INVALID,
                             "dimension %d of \"%.*s\" has %" PRId64 " elements, which cannot be %s"
                             "%s%s",
-                            (int)dim, rs_slice_shown(source->name), source->name.bytes,
-                            source->shape[dim], expression, known[0] != '\0' ? " with " : "",
-                            known);
+                            (int)dim, RS_SHOWN(source->name), source->shape[dim], expression,
+                            known[0] != '\0' ? " with " : "", known);
 }
 
 static reshard_status learn_dim(rs_map_sizes *sizes, const rs_map_term *term,
@@ -157,7 +155,7 @@ static reshard_status learn_rest(rs_map_sizes *sizes, const rs_map_term *term,
         return rs_map_fail_line(sizes->line, RESHARD_ERR_INVALID,
                                 "the further dimensions (..) of \"%.*s\" differ from those of the "
                                 "line's other tensors",
-                                rs_slice_shown(source->name), source->name.bytes);
+                                RS_SHOWN(source->name));
     return RESHARD_OK;
 }
 
@@ -167,10 +165,9 @@ reshard_status rs_map_sizes_learn(rs_map_sizes *sizes, const rs_map_term *term,
     bool has_rest = term->rest_dim >= 0;
     int32_t fixed = term->dim_count - has_rest;
     if (source->ndim < fixed || (source->ndim > fixed && !has_rest))
-        return rs_map_fail_line(sizes->line, RESHARD_ERR_INVALID,
-                                "\"%.*s\" has %d dimensions, the line gives it %s%d",
-                                rs_slice_shown(source->name), source->name.bytes, (int)source->ndim,
-                                has_rest ? "at least " : "", (int)fixed);
+        return rs_map_fail_line(
+            sizes->line, RESHARD_ERR_INVALID, "\"%.*s\" has %d dimensions, the line gives it %s%d",
+            RS_SHOWN(source->name), (int)source->ndim, has_rest ? "at least " : "", (int)fixed);
     reshard_status status = RESHARD_OK;
     if (has_rest)
         status = learn_rest(sizes, term, source, out_learned);
@@ -194,12 +191,11 @@ static reshard_status fail_unknown(const rs_map_sizes *sizes, rs_slice axis)
             return rs_map_fail_line(sizes->line, RESHARD_ERR_NOT_FOUND,
                                     "nothing says how long axis %.*s is: %.*s has no value, in "
                                     "config.json or set",
-                                    rs_slice_shown(axis), axis.bytes, rs_slice_shown(let->number),
-                                    let->number.bytes);
+                                    RS_SHOWN(axis), RS_SHOWN(let->number));
     }
     return rs_map_fail_line(sizes->line, RESHARD_ERR_NOT_FOUND,
                             "nothing says how long axis %.*s is; `let %.*s = ..` would",
-                            rs_slice_shown(axis), axis.bytes, rs_slice_shown(axis), axis.bytes);
+                            RS_SHOWN(axis), RS_SHOWN(axis));
 }
 
 reshard_status rs_map_sizes_shape(const rs_map_sizes *sizes, const rs_map_term *term,
@@ -209,8 +205,7 @@ reshard_status rs_map_sizes_shape(const rs_map_sizes *sizes, const rs_map_term *
     int32_t ndim = term->dim_count - (term->rest_dim >= 0) + rest, dim = 0;
     if (ndim > RESHARD_NDIM_MAX)
         return rs_map_fail_line(sizes->line, RESHARD_ERR_RANGE,
-                                "%.*s has %d dimensions: at most %d",
-                                rs_slice_shown(term->pattern.shown), term->pattern.shown.bytes,
+                                "%.*s has %d dimensions: at most %d", RS_SHOWN(term->pattern.shown),
                                 (int)ndim, RESHARD_NDIM_MAX);
     for (int32_t d = 0; d < term->dim_count; d++) {
         if (d == term->rest_dim) {
@@ -228,7 +223,7 @@ reshard_status rs_map_sizes_shape(const rs_map_sizes *sizes, const rs_map_term *
         if (!evaluate(sizes, &term->dims[d], &form))
             return rs_map_fail_line(sizes->line, RESHARD_ERR_RANGE,
                                     "a dimension of %.*s has more than 2^63-1 elements",
-                                    rs_slice_shown(term->pattern.shown), term->pattern.shown.bytes);
+                                    RS_SHOWN(term->pattern.shown));
         shape[dim++] = form.c0;
     }
     *out_ndim = ndim;

@@ -99,8 +99,8 @@ static reshard_status link_number(const state_lists *lists, const reshard_map_ta
         if (read->volume != 1)
             return rs_fail(RESHARD_ERR_INVALID,
                            "\"%.*s\" is no single number, and its shape is not that of \"%.*s\"",
-                           rs_slice_shown(read->name), read->name.bytes,
-                           rs_slice_shown(name_of(lists, source)), name_of(lists, source).bytes);
+                           RS_SHOWN(read->name), rs_slice_shown(name_of(lists, source)),
+                           name_of(lists, source).bytes);
         if (other != first && read->use.fate == RESHARD_MAP_USED && read->used == 0) {
             read->use.fate = RESHARD_MAP_REPEATED;
             read->use.same_as = first;
@@ -134,7 +134,7 @@ static reshard_status link_states(const state_lists *lists, const reshard_map_ta
             return rs_fail(RESHARD_ERR_INVALID,
                            "\"%.*s\" and \"%.*s\" would be joined, and have different dtypes",
                            rs_slice_shown(name_of(lists, first)), name_of(lists, first).bytes,
-                           rs_slice_shown(read->name), read->name.bytes);
+                           RS_SHOWN(read->name));
         read->used += link.axes->volume;
         status = rs_map_add_link(r, &link);
     }

@@ -14,42 +14,74 @@
 
 #include <reshard/model_rules.h>
 
+#include <assert.h>
 #include <string.h>
 
+#define NAMINGS_MAX 16     /* at least as many as the table has */
 #define SIGN_NAME_MAX 1000 /* longest name, in bytes, that is compared with signs */
 
-static reshard_status match_glob(const char *glob, rs_tensor_name_fn names, void *user,
-                                 const char **out_name, size_t *out_bytes)
+/* A glob, and the first name that is like it; NULL: none so far. */
+typedef struct sought {
+    const char *text;
+    rs_glob glob;
+    rs_slice found;
+} sought;
+
+/* Looks for names that are like the globs. Names go by once, however many globs there are: of a
+ * million names, each is a cache miss. */
+static reshard_status match_globs(sought *globs, int32_t count, rs_tensor_name_fn names, void *user)
 {
     rs_arena arena;
-    rs_glob compiled;
-    bool matches = false;
+    reshard_status status = RESHARD_OK;
     size_t bytes = 0;
     const char *name;
     rs_arena_init(&arena, NULL);
-    reshard_status status = rs_glob_compile(&arena, glob, strlen(glob), &compiled);
-    for (int64_t i = 0; status == RESHARD_OK && !matches && (name = names(user, i, &bytes)) != NULL;
-         i++) {
-        if (bytes < SIGN_NAME_MAX)
-            status = rs_glob_try(NULL, &compiled, name, bytes, NULL, &matches);
-        if (status == RESHARD_OK && matches) {
-            *out_name = name;
-            *out_bytes = bytes;
+    for (int32_t i = 0; status == RESHARD_OK && i < count; i++)
+        status = rs_glob_compile(&arena, globs[i].text, strlen(globs[i].text), &globs[i].glob);
+    for (int64_t at = 0; status == RESHARD_OK && (name = names(user, at, &bytes)) != NULL; at++) {
+        for (int32_t i = 0; status == RESHARD_OK && bytes < SIGN_NAME_MAX && i < count; i++) {
+            bool matches = false;
+            if (globs[i].found.bytes == NULL)
+                status = rs_glob_try(NULL, &globs[i].glob, name, bytes, NULL, &matches);
+            if (status == RESHARD_OK && matches)
+                globs[i].found = (rs_slice){name, bytes};
         }
     }
     rs_arena_release(&arena);
     return status;
 }
 
+/* How many globs a list has; it ends with NULL, unless it is full. */
+static int32_t count_globs(const char *const *globs, int32_t count)
+{
+    int32_t i = 0;
+    while (i < count && globs[i] != NULL)
+        i++;
+    return i;
+}
+
+/* Appends globs to those that are sought. Returns their number. */
+static int32_t seek(const char *const *globs, int32_t count, sought *out_globs)
+{
+    count = count_globs(globs, count);
+    for (int32_t i = 0; i < count; i++)
+        out_globs[i] = (sought){.text = globs[i]};
+    return count;
+}
+
 reshard_status rs_naming_match(const char *const *globs, int32_t count, rs_tensor_name_fn names,
                                void *user, const char **out_name, size_t *out_bytes)
 {
-    reshard_status status = RESHARD_OK;
+    sought list[RS_NAMING_SIGNS_MAX];
+    assert(count <= RS_NAMING_SIGNS_MAX);
+    int32_t found = seek(globs, count, list);
+    reshard_status status = match_globs(list, found, names, user);
     *out_name = NULL;
     *out_bytes = 0;
-    for (int32_t i = 0; i < count && globs[i] != NULL && status == RESHARD_OK && *out_name == NULL;
-         i++)
-        status = match_glob(globs[i], names, user, out_name, out_bytes);
+    for (int32_t i = found - 1; status == RESHARD_OK && i >= 0; i--) {
+        *out_name = list[i].found.bytes != NULL ? list[i].found.bytes : *out_name;
+        *out_bytes = list[i].found.bytes != NULL ? list[i].found.count : *out_bytes;
+    }
     return status;
 }
 
@@ -75,30 +107,52 @@ static reshard_status match_dialect(rs_tensor_name_fn names, void *user, const c
     return status;
 }
 
+static bool is_any_found(const sought *globs, int32_t count)
+{
+    for (int32_t i = 0; i < count; i++) {
+        if (globs[i].found.bytes != NULL)
+            return true;
+    }
+    return false;
+}
+
+/* Finds the first naming of the table whose signs are there; *out_naming stays NULL if there is
+ * none. */
+static reshard_status match_signs(rs_tensor_name_fn names, void *user, const char *model_type,
+                                  const rs_naming **out_naming)
+{
+    sought globs[NAMINGS_MAX * 2 * RS_NAMING_SIGNS_MAX];
+    int32_t count = 0, at = 0;
+    for (const rs_naming *naming = rs_namings; naming->name != NULL; naming++) {
+        assert(naming - rs_namings < NAMINGS_MAX);
+        count += seek(naming->signs, RS_NAMING_SIGNS_MAX, globs + count);
+        count += seek(naming->others, RS_NAMING_SIGNS_MAX, globs + count);
+    }
+    reshard_status status = match_globs(globs, count, names, user);
+    for (const rs_naming *naming = rs_namings; status == RESHARD_OK && naming->name != NULL;
+         naming++) {
+        int32_t signs = count_globs(naming->signs, RS_NAMING_SIGNS_MAX);
+        int32_t others = count_globs(naming->others, RS_NAMING_SIGNS_MAX);
+        bool is_like = is_any_found(globs + at, signs) && !is_any_found(globs + at + signs, others);
+        at += signs + others;
+        if (is_like && (!naming->is_by_type || has_map(naming, model_type))) {
+            *out_naming = naming;
+            break;
+        }
+    }
+    return status;
+}
+
 reshard_status rs_naming_recognise(rs_tensor_name_fn names, void *user, const char *model_type,
                                    const char *dialect, const rs_naming **out_naming)
 {
     rs_rules_choice family;
     *out_naming = NULL;
-    reshard_status told = match_dialect(names, user, dialect, out_naming);
-    if (told != RESHARD_OK || *out_naming != NULL)
-        return told;
-    for (const rs_naming *naming = rs_namings; naming->name != NULL; naming++) {
-        const char *sign, *other = NULL;
-        size_t bytes;
-        reshard_status status =
-            rs_naming_match(naming->signs, RS_NAMING_SIGNS_MAX, names, user, &sign, &bytes);
-        if (status == RESHARD_OK && sign != NULL)
-            status =
-                rs_naming_match(naming->others, RS_NAMING_SIGNS_MAX, names, user, &other, &bytes);
-        if (status != RESHARD_OK)
-            return status;
-        bool is_like = sign != NULL && other == NULL;
-        if (is_like && (!naming->is_by_type || has_map(naming, model_type))) {
-            *out_naming = naming;
-            return RESHARD_OK;
-        }
-    }
+    reshard_status status = match_dialect(names, user, dialect, out_naming);
+    if (status == RESHARD_OK && *out_naming == NULL)
+        status = match_signs(names, user, model_type, out_naming);
+    if (status != RESHARD_OK || *out_naming != NULL)
+        return status;
     if (model_type == NULL && rs_rules_detect(NULL, NULL, names, user, &family) != RESHARD_OK)
         return rs_fail(RESHARD_ERR_NOT_FOUND,
                        "the names of the tensors are of no naming that is known, and no "

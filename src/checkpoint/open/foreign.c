@@ -3,8 +3,8 @@
  * foreign.c - recognises formats that reshard does not read, by the endings of names. A format that
  * joins the list in formats.c loses its row here.
  */
-#include "checkpoint/open/foreign.h"
-#include "checkpoint/open/formats.h"
+#include "checkpoint/format/file_names.h"
+#include "checkpoint/open/open.h"
 
 #include "base/context.h"
 #include "text/text.h"
@@ -93,14 +93,6 @@ static int64_t list_parts(const reshard_checkpoint *checkpoint, const rs_opening
     return count;
 }
 
-static bool has_name(const rs_opening *opening, const char *name)
-{
-    bool has = false;
-    for (int64_t i = 0; !has && i < opening->name_count; i++)
-        has = strcmp(opening->names[i], name) == 0;
-    return has;
-}
-
 /* A folder of several models, such as the parts of a diffusers pipeline, or of several checkpoints
  * of one. */
 static reshard_status fail_parts(const reshard_checkpoint *checkpoint, const rs_opening *opening,
@@ -109,7 +101,7 @@ static reshard_status fail_parts(const reshard_checkpoint *checkpoint, const rs_
     return rs_fail_about(
         RESHARD_ERR_NOT_FOUND, checkpoint->path,
         "%s; give one of its folders that hold weights, as in %s/%.100s: %s",
-        has_name(opening, "model_index.json")
+        rs_opening_has(opening, "model_index.json")
             ? "is a pipeline of several models (model_index.json), which are read one "
               "at a time"
             : "holds no weights itself",
@@ -139,9 +131,9 @@ reshard_status rs_foreign_fail(const reshard_checkpoint *checkpoint, const rs_op
                              "a %s%s %s, which reshard does not read yet; it looked for %s",
                              is_folder ? "folder of " : "", foreign, is_folder ? "files" : "file",
                              looked_for);
-    const char *config = has_name(opening, "adapter_config.json") ? "adapter_config.json"
-                         : has_name(opening, "config.json")       ? "config.json"
-                                                                  : NULL;
+    const char *config = rs_opening_has(opening, "adapter_config.json") ? "adapter_config.json"
+                         : rs_opening_has(opening, "config.json")       ? "config.json"
+                                                                        : NULL;
     if (is_folder && config != NULL)
         return rs_fail_about(RESHARD_ERR_NOT_FOUND, checkpoint->path,
                              "has %s, but no weights: perhaps it was not downloaded or copied "

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* formats.c - the list of formats, in the order in which they are probed: the more specific a
  * format's files are, the earlier it comes. */
-#include "checkpoint/open/formats.h"
+#include "checkpoint/open/open.h"
 
 #include "base/error.h"
 #include "base/options.h"

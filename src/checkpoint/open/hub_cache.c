@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hub_cache.c - finds a model's snapshot in the hub's cache. */
-#include "checkpoint/open/hub_cache.h"
+#include "checkpoint/open/open.h"
 
 #include "base/context.h"
 #include "base/error.h"
@@ -103,8 +103,7 @@ reshard_status rs_hub_find_snapshot(reshard_context *context, const char *path, 
     if (status == RESHARD_OK)
         status = join(context, folder, name, out_path);
     rs_names_release(&names);
-    if (text != NULL)
-        rs_release(context, text, count + 1);
+    rs_release(context, text, count + 1);
     release_path(context, folder);
     return status;
 }

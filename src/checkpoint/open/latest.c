@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* latest.c - reads the file that names the newest checkpoint of a training run. */
-#include "checkpoint/open/latest.h"
+#include "checkpoint/open/open.h"
 
 #include "base/context.h"
 #include "spec/scan.h"

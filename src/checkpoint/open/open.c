@@ -3,12 +3,9 @@
  * open.c - opens a path: asks one format after the other, and the first that recognises the path
  * reads it.
  */
+#include "checkpoint/open/open.h"
 #include "base/context.h"
 #include "base/options.h"
-#include "checkpoint/open/foreign.h"
-#include "checkpoint/open/formats.h"
-#include "checkpoint/open/hub_cache.h"
-#include "checkpoint/open/latest.h"
 #include "checkpoint/store/journal_text.h"
 
 #include <assert.h>

@@ -34,10 +34,8 @@ typedef struct rs_config_item {
 static reshard_status add_item(rs_config *config, const char *name, size_t length,
                                rs_config_item item)
 {
-    void *items = config->items;
-    reshard_status status = rs_grow(config->arena.context, &items, &config->capacity,
+    reshard_status status = rs_grow(config->arena.context, &config->items, &config->capacity,
                                     config->count + 1, sizeof(rs_config_item));
-    config->items = items;
     if (status != RESHARD_OK)
         return status;
     char *copy = rs_arena_allocate(&config->arena, length + 1);
@@ -209,8 +207,7 @@ static reshard_status read_file(rs_config *config, const char *folder, const cha
         status = RESHARD_OK;
     else if (status == RESHARD_OK)
         status = read_text(config, name, text, text_bytes);
-    if (text != NULL)
-        rs_release(context, text, text_bytes + 1);
+    rs_release(context, text, text_bytes + 1);
     rs_release(context, path, strlen(path) + 1);
     return status;
 }
@@ -299,9 +296,8 @@ reshard_status rs_config_init_own(rs_config *config, const reshard_checkpoint *m
 
 void rs_config_release(rs_config *config)
 {
-    if (config->items != NULL)
-        rs_release(config->arena.context, config->items,
-                   (size_t)config->capacity * sizeof(rs_config_item));
+    rs_release(config->arena.context, config->items,
+               (size_t)config->capacity * sizeof(rs_config_item));
     rs_arena_release(&config->arena);
     config->items = NULL;
     config->count = config->capacity = 0;

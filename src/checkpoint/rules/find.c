@@ -281,8 +281,7 @@ reshard_status rs_rule_read_cut(const rs_rule_finding *found, const rs_rule *rul
         return RESHARD_OK; /* nothing is cut, so no key is needed */
     if (cut->refuses)
         return rs_fail(RESHARD_ERR_UNSUPPORTED, RS_RULE_PLACE ": %s=%" PRId32 ": %.*s",
-                       RS_RULE_PLACE_OF(rule), cut->axis, axis_size, rs_slice_shown(cut->placement),
-                       cut->placement.bytes);
+                       RS_RULE_PLACE_OF(rule), cut->axis, axis_size, RS_SHOWN(cut->placement));
     *out_axis = axis;
     reshard_status status =
         found->memo != NULL

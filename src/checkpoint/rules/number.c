@@ -201,8 +201,7 @@ static reshard_status find_key(const rs_number_scope *scope, const char *key, in
         if (status != RESHARD_ERR_NOT_FOUND || is_computed(key))
             return status;
         return rs_fail_hint(RESHARD_ERR_NOT_FOUND, RESHARD_HINT_SET_KEY, key,
-                            "$%s has no value in config.json, nor has %.*s", key,
-                            rs_slice_shown(other), other.bytes);
+                            "$%s has no value in config.json, nor has %.*s", key, RS_SHOWN(other));
     }
     if (has_other)
         return RESHARD_ERR_NOT_FOUND;

@@ -136,12 +136,10 @@ static reshard_status check_whole(const rs_rules_parser *parser)
 
 static reshard_status keep_rule(rs_rules *rules, const rs_rule *rule)
 {
-    void *kept = rules->rules;
     if (rules->rule_count == RULES_MAX)
         return rs_fail(RESHARD_ERR_RANGE, "more than %d rules", RULES_MAX);
-    reshard_status status =
-        rs_grow(rules->context, &kept, &rules->rule_capacity, rules->rule_count + 1, sizeof *rule);
-    rules->rules = kept;
+    reshard_status status = rs_grow(rules->context, &rules->rules, &rules->rule_capacity,
+                                    rules->rule_count + 1, sizeof *rule);
     if (status == RESHARD_OK)
         rules->rules[rules->rule_count++] = *rule;
     return status;
@@ -178,11 +176,9 @@ static reshard_status parse_default(rs_rules_parser *parser)
     reshard_status status = rs_rules_take_number(parser, &parser->cursor, &made.number);
     if (status == RESHARD_OK && !rs_rules_at_end(parser))
         status = rs_fail(RESHARD_ERR_SYNTAX, "more than default KEY NUMBER");
-    void *defaults = rules->defaults;
     if (status == RESHARD_OK)
-        status = rs_grow(rules->context, &defaults, &rules->default_capacity,
+        status = rs_grow(rules->context, &rules->defaults, &rules->default_capacity,
                          rules->default_count + 1, sizeof made);
-    rules->defaults = defaults;
     if (status == RESHARD_OK)
         rules->defaults[rules->default_count++] = made;
     return status;

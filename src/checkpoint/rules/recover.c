@@ -166,34 +166,18 @@ reshard_status rs_rules_check_locals(const reshard_mesh *mesh, const rs_local_sh
 
 /* ---- all ------------------------------------------------------------------------------------- */
 
-/* The index of the first flat cut, or -1. */
-static int32_t find_flat(const rs_rule_finding *found)
+/* The lengths of flat shards do not determine the full shape. */
+static reshard_status check_not_flat(const rs_rule_finding *found)
 {
     for (int32_t i = 0; i < found->cut_count; i++) {
         if (found->cuts[i].placement.kind == RESHARD_SHARD &&
             found->cuts[i].placement.dim == RESHARD_DIM_FLAT)
-            return i;
+            return rs_fail(RESHARD_ERR_UNSUPPORTED,
+                           RS_RULE_PLACE ": S(flat) does not leave the shape to be found, and the "
+                                         "files do not tell it",
+                           RS_RULE_PLACE_OF(found->origins[i]));
     }
-    return -1;
-}
-
-/* Takes the full shape from the files, because the lengths of flat shards do not determine it. */
-static reshard_status take_full(const rs_rule_finding *found, const rs_local_shapes *locals,
-                                int64_t *shape, int64_t *padded)
-{
-    int32_t flat = find_flat(found);
-    if (flat >= 0 && locals->full == NULL)
-        return rs_fail(RESHARD_ERR_UNSUPPORTED,
-                       RS_RULE_PLACE ": S(flat) does not leave the shape to be found, and the "
-                                     "files do not tell it (RESHARD_SHAPES)",
-                       RS_RULE_PLACE_OF(found->origins[flat]));
-    if (flat < 0)
-        return rs_fail(RESHARD_ERR_INVALID,
-                       RS_RULE_PLACE ": the files say that it was cut flat, and the rules do not",
-                       RS_RULE_PLACE_OF(found->rule));
-    memcpy(shape, locals->full, (size_t)found->ndim * sizeof *shape);
-    memcpy(padded, shape, (size_t)found->ndim * sizeof *shape);
-    return rs_rule_pad_shape(found, found->ndim, padded);
+    return RESHARD_OK;
 }
 
 /* Sums up the local lengths, and removes the padding. */
@@ -213,9 +197,10 @@ static reshard_status recover_by_rule(rs_rule_finding *found, const rs_local_sha
                                       rs_rule_result *out_result)
 {
     int64_t padded[RESHARD_NDIM_MAX] = {0}, shape[RESHARD_NDIM_MAX] = {0};
-    bool is_flat = locals->full != NULL || find_flat(found) >= 0, unknown = false;
-    reshard_status status = is_flat ? take_full(found, locals, shape, padded)
-                                    : sum_locals(found, locals, shape, padded, &unknown);
+    bool unknown = false;
+    reshard_status status = check_not_flat(found);
+    if (status == RESHARD_OK)
+        status = sum_locals(found, locals, shape, padded, &unknown);
     if (status == RESHARD_OK)
         status = rs_rule_finish(found, found->ndim, shape, padded, out_result);
     if (status == RESHARD_OK) {
@@ -280,7 +265,7 @@ reshard_status rs_rules_recover(const rs_rules *rules, reshard_mesh *mesh,
                                 const rs_rules_keys *keys, const char *name, size_t name_bytes,
                                 const rs_local_shapes *locals, rs_rule_result *out_result)
 {
-    int32_t ndim = locals->full != NULL ? locals->full_ndim : locals->ndim;
+    int32_t ndim = locals->ndim;
     rs_rule_finding found = {.rules = rules,
                              .mesh = mesh,
                              .keys = keys,
@@ -288,7 +273,7 @@ reshard_status rs_rules_recover(const rs_rules *rules, reshard_mesh *mesh,
                              .name_bytes = name_bytes,
                              .ndim = ndim};
     reshard_status status;
-    if (ndim < 0 || ndim > RESHARD_NDIM_MAX || locals->ndim > RESHARD_NDIM_MAX)
+    if (ndim < 0 || ndim > RESHARD_NDIM_MAX)
         status = rs_fail(RESHARD_ERR_UNSUPPORTED, "%" PRId32 " dimensions; %d are the most", ndim,
                          RESHARD_NDIM_MAX);
     else

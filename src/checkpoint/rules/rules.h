@@ -102,17 +102,14 @@ typedef struct rs_local_shapes {
      * does not hold the tensor. */
     bool (*find)(void *user, int32_t position, int64_t *out_shape);
     void *user;
-    /* The full shape, which files give only for tensors that are cut flat; NULL: not given. */
-    int32_t full_ndim;
-    const int64_t *full;
 } rs_local_shapes;
 
 /* Finds the full shape of a tensor of which only the local shapes are known: the one that the rules
  * cut into these. padded_shape is what the files hold together. shape is without the padding if the
  * rule gives the true size (pad(d, m, true)) and its key has a value; otherwise it equals
  * padded_shape. `name` is the name in the files. Errors: those of rs_rules_apply; INVALID if no
- * full shape gives the local ones, naming a position and both shapes; UNSUPPORTED for a flat cut if
- * the files do not give the full shape. */
+ * full shape gives the local ones, naming a position and both shapes; UNSUPPORTED for a flat
+ * cut, from which no full shape follows. */
 reshard_status rs_rules_recover(const rs_rules *rules, reshard_mesh *mesh,
                                 const rs_rules_keys *keys, const char *name, size_t name_bytes,
                                 const rs_local_shapes *locals, rs_rule_result *out_result);

@@ -45,8 +45,8 @@ static void keep_first(rs_sizes *sizes, const rs_stored_tensor *tensor, const rs
     (void)snprintf(sizes->first, sizeof sizes->first,
                    "tensor \"%.*s\" is %s, but config.json says that its dimension %" PRId32
                    " is %s%" PRId64 " (%.*s, " RS_RULE_PLACE ")",
-                   rs_slice_shown(tensor->name), tensor->name.bytes, shape, dim, least, wanted,
-                   rs_slice_shown(number), number.bytes, RS_RULE_PLACE_OF(rule));
+                   RS_SHOWN(tensor->name), shape, dim, least, wanted, RS_SHOWN(number),
+                   RS_RULE_PLACE_OF(rule));
 }
 
 /* Compares one dimension. exact: it has that many elements; otherwise at least as many, because

@@ -163,6 +163,6 @@ reshard_status rs_cuts_find(rs_cuts *cuts, const rs_selected *selected,
         return rs_fail(RESHARD_ERR_UNSUPPORTED,
                        "tensor \"%.*s\": line %d of the rules cuts it, but tensors of less than a "
                        "byte an element or more than 8 dimensions are carried whole only",
-                       rs_slice_shown(selected->name), selected->name.bytes, (int)result->line);
+                       RS_SHOWN(selected->name), (int)result->line);
     return rs_fail_within_tensor(find_row(cuts, result, tensor, out_row), tensor->name);
 }

@@ -4,7 +4,7 @@
  * "weight_scale" of "weight", "x_scales" of "x_blocks". Quantised tensors without any of these are
  * refused, so that no weight stays quantised unnoticed.
  */
-#include "checkpoint/select/dequantise.h"
+#include "checkpoint/select/quantised.h"
 
 #include "base/checked.h"
 #include "base/context.h"
@@ -93,12 +93,11 @@ static reshard_status refuse(const dequantising *d, const rs_stored_tensor *code
             RESHARD_ERR_INVALID,
             "tensor \"%.*s\" cannot be dequantised: no tensor of that name with _scale_inv "
             "or _scale behind it has its scales",
-            rs_slice_shown(codes->name), codes->name.bytes);
+            RS_SHOWN(codes->name));
     return rs_fail(RESHARD_ERR_UNSUPPORTED,
                    "tensor \"%.*s\" (%s) is quantised by %s, which cannot be dequantised; fp8 with "
                    "scales, and mxfp4 as GPT-OSS has it, can",
-                   rs_slice_shown(codes->name), codes->name.bytes, reshard_dtype_name(codes->dtype),
-                   guess_method(d, codes));
+                   RS_SHOWN(codes->name), reshard_dtype_name(codes->dtype), guess_method(d, codes));
 }
 
 static reshard_status refuse_shape(const rs_stored_tensor *codes, const rs_stored_tensor *scales,
@@ -114,8 +113,7 @@ static reshard_status refuse_shape(const rs_stored_tensor *codes, const rs_store
     }
     return rs_fail(RESHARD_ERR_INVALID,
                    "tensor \"%.*s\" [%s] cannot be dequantised by scales \"%.*s\" [%s] of %s: %s",
-                   rs_slice_shown(codes->name), codes->name.bytes, shapes[0],
-                   rs_slice_shown(scales->name), scales->name.bytes, shapes[1],
+                   RS_SHOWN(codes->name), shapes[0], RS_SHOWN(scales->name), shapes[1],
                    reshard_dtype_name(scales->dtype), why);
 }
 
@@ -267,9 +265,7 @@ static reshard_status find_scales(const dequantising *d, const rs_stored_tensor 
             return rs_fail(RESHARD_ERR_INVALID,
                            "tensor \"%.*s\" cannot be dequantised: it has two kinds of scales, "
                            "\"%.*s\" and \"%.*s\", and only one can be right; remove the other",
-                           rs_slice_shown(codes->name), codes->name.bytes,
-                           rs_slice_shown(scales->name), scales->name.bytes,
-                           rs_slice_shown(found->name), found->name.bytes);
+                           RS_SHOWN(codes->name), RS_SHOWN(scales->name), RS_SHOWN(found->name));
         /* The second scale of nvfp4 is not one by itself. */
         scales = found != NULL && i < 2 ? found : scales;
     }

@@ -81,17 +81,11 @@ rs_parameter rs_parameter_find(const reshard_checkpoint *source, const rs_stored
 
 /* ---- Megatron's keys of states --------------------------------------------------------------- */
 
-static bool begins_with(rs_slice name, const char *front)
-{
-    size_t count = strlen(front);
-    return name.count >= count && memcmp(name.bytes, front, count) == 0;
-}
-
 rs_slice rs_state_name(rs_slice name)
 {
     static const char chained[] = "chained_";
     size_t at = sizeof chained - 1;
-    if (!begins_with(name, chained))
+    if (!rs_slice_begins(name, chained))
         return name;
     while (at < name.count && name.bytes[at] >= '0' && name.bytes[at] <= '9')
         at++;
@@ -102,10 +96,10 @@ rs_slice rs_state_name(rs_slice name)
 
 bool rs_state_is_bucket(rs_slice name)
 {
-    return begins_with(rs_state_name(name), "optimizer.distributed.");
+    return rs_slice_begins(rs_state_name(name), "optimizer.distributed.");
 }
 
 bool rs_state_is_named(rs_slice name)
 {
-    return begins_with(rs_state_name(name), "optimizer.state.");
+    return rs_slice_begins(rs_state_name(name), "optimizer.state.");
 }

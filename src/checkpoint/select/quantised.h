@@ -9,6 +9,7 @@
 #define RS_CHECKPOINT_SELECT_QUANTISED_H
 
 #include "checkpoint/rules/config.h"
+#include "checkpoint/store/formula.h"
 #include "checkpoint/store/store.h"
 
 typedef enum rs_quantised_kind {
@@ -24,5 +25,17 @@ reshard_status rs_quantised_find(rs_arena *arena, const reshard_checkpoint *chec
 
 /* The method by which the model is quantised, according to config.json; NULL if it does not say. */
 const char *rs_quantised_method(rs_config *config);
+
+/*
+ * dequantise.c - the tensors of a checkpoint after its codes are multiplied by their scales: fp8
+ * with scales for blocks, channels or tensors, and mxfp4 as in GPT-OSS.
+ */
+
+/* For each tensor of codes returns the tensor that is made from it, and NULL for others; in the
+ * arena. dtype: f16, bf16 or f32. Errors: INVALID if nothing is quantised, or if scales do not fit,
+ * with the numbers; UNSUPPORTED for other kinds of quantisation, naming tensor and method. */
+reshard_status rs_dequantise(rs_arena *arena, const reshard_checkpoint *source, rs_config *config,
+                             const rs_quantised_kind *kinds, reshard_dtype dtype,
+                             const rs_stored_tensor ***out_made);
 
 #endif

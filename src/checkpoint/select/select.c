@@ -10,8 +10,8 @@
 #include "base/context.h"
 #include "base/sort.h"
 #include "checkpoint/rules/model.h"
-#include "checkpoint/select/dequantise.h"
 #include "checkpoint/select/parameter.h"
+#include "checkpoint/select/quantised.h"
 #include "kernel/block_types.h"
 #include "kernel/cast.h"
 #include "text/json.h"
@@ -199,8 +199,7 @@ static reshard_status choose_dtype(const selector *made, rs_selection *selection
     if (is_made && found->has_glob && found->dtype != *out_dtype)
         return rs_fail(RESHARD_ERR_INVALID,
                        "dtype \"%.200s\": tensor \"%.*s\" is dequantised to %s, and not cast",
-                       found->text, rs_slice_shown(tensor->name), tensor->name.bytes,
-                       reshard_dtype_name(*out_dtype));
+                       found->text, RS_SHOWN(tensor->name), reshard_dtype_name(*out_dtype));
     if (is_made)
         return RESHARD_OK;
     if (!found->has_glob && made->quantised[origin] != RS_QUANTISED_NOT) {
@@ -214,8 +213,7 @@ static reshard_status choose_dtype(const selector *made, rs_selection *selection
         return rs_fail(RESHARD_ERR_UNSUPPORTED,
                        "dtype \"%.200s\": tensor \"%.*s\" cannot be cast from %s; casts are "
                        "between " CASTS,
-                       found->text, rs_slice_shown(tensor->name), tensor->name.bytes,
-                       reshard_dtype_name(tensor->dtype));
+                       found->text, RS_SHOWN(tensor->name), reshard_dtype_name(tensor->dtype));
     return RESHARD_OK;
 }
 
@@ -491,15 +489,14 @@ reshard_status rs_selection_check_blocks(const rs_selection *selection,
                 RESHARD_ERR_INVALID, RESHARD_HINT_DEQUANTIZE, "",
                 "tensor \"%.*s\" is quantised as %s, a type that only GGUF has: it has to be "
                 "dequantised, to bf16, f16 or f32",
-                rs_slice_shown(tensor->name), tensor->name.bytes, tensor->block_type->name);
+                RS_SHOWN(tensor->name), tensor->block_type->name);
     }
     return RESHARD_OK;
 }
 
 void rs_selection_release(rs_selection *selection, reshard_context *context)
 {
-    if (selection->items != NULL)
-        rs_release(context, selection->items, (size_t)selection->room * sizeof(rs_selected));
+    rs_release(context, selection->items, (size_t)selection->room * sizeof(rs_selected));
     selection->items = NULL;
 }
 
@@ -516,12 +513,11 @@ reshard_status rs_selection_finish(rs_selection *selection)
         rs_slice name = items[i].name;
         if (i > 0 && rs_slice_compare(items[i - 1].name, name) == 0)
             return rs_fail(RESHARD_ERR_INVALID, "two tensors are to have the name \"%.*s\"",
-                           rs_slice_shown(name), name.bytes);
+                           RS_SHOWN(name));
         if (rs_slice_compare(name, rs_slice_of("__metadata__")) == 0 ||
             !rs_json_is_text(name.bytes, name.count))
             return rs_fail(RESHARD_ERR_INVALID, "a tensor cannot have the name \"%.*s\"%s",
-                           rs_slice_shown(name), name.bytes,
-                           name.bytes[0] == '_' ? "" : ", which is not UTF-8");
+                           RS_SHOWN(name), name.bytes[0] == '_' ? "" : ", which is not UTF-8");
     }
     return RESHARD_OK;
 }

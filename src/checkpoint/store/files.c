@@ -170,10 +170,9 @@ reshard_status rs_store_add_file(reshard_checkpoint *checkpoint, rs_slice name, 
 
 reshard_status rs_store_add_crc(reshard_checkpoint *checkpoint, const rs_stored_crc *crc)
 {
-    void *items = checkpoint->crcs;
-    reshard_status status = rs_grow(checkpoint->context, &items, &checkpoint->crc_capacity,
-                                    checkpoint->crc_count + 1, sizeof *crc);
-    checkpoint->crcs = items;
+    reshard_status status =
+        rs_grow(checkpoint->context, &checkpoint->crcs, &checkpoint->crc_capacity,
+                checkpoint->crc_count + 1, sizeof *crc);
     if (status == RESHARD_OK)
         checkpoint->crcs[checkpoint->crc_count++] = *crc;
     return status;
@@ -196,15 +195,12 @@ void reshard_checkpoint_destroy(reshard_checkpoint *checkpoint)
             file->body_destroy(file->body);
         rs_file_close(file->file);
     }
-    if (checkpoint->values != NULL)
-        rs_release(checkpoint->context, checkpoint->values,
-                   (size_t)checkpoint->value_capacity * sizeof(rs_stored_value));
-    if (checkpoint->unreadable != NULL)
-        rs_release(checkpoint->context, checkpoint->unreadable,
-                   (size_t)checkpoint->unreadable_capacity * sizeof(rs_unreadable));
-    if (checkpoint->crcs != NULL)
-        rs_release(checkpoint->context, checkpoint->crcs,
-                   (size_t)checkpoint->crc_capacity * sizeof(rs_stored_crc));
+    rs_release(checkpoint->context, checkpoint->values,
+               (size_t)checkpoint->value_capacity * sizeof(rs_stored_value));
+    rs_release(checkpoint->context, checkpoint->unreadable,
+               (size_t)checkpoint->unreadable_capacity * sizeof(rs_unreadable));
+    rs_release(checkpoint->context, checkpoint->crcs,
+               (size_t)checkpoint->crc_capacity * sizeof(rs_stored_crc));
     rs_arena_release(&checkpoint->arena);
     rs_release(checkpoint->context, checkpoint, sizeof *checkpoint);
 }
@@ -231,6 +227,30 @@ reshard_status rs_store_kind_of(const reshard_checkpoint *checkpoint, const char
     reshard_status status = rs_path_kind_of(path, out_kind);
     rs_release(checkpoint->context, path, strlen(path) + 1);
     return status;
+}
+
+reshard_status rs_store_look_above(reshard_checkpoint *checkpoint, const char *pointer,
+                                   bool *out_has)
+{
+    rs_path_kind kind = RS_PATH_NONE;
+    *out_has = true;
+    if (checkpoint->base != NULL)
+        return RESHARD_OK;
+    reshard_status status = rs_store_kind_of(checkpoint, "config.json", &kind);
+    if (status != RESHARD_OK || kind == RS_PATH_FILE)
+        return status;
+    status = rs_store_kind_of(checkpoint, pointer, &kind);
+    if (status == RESHARD_OK && kind == RS_PATH_FILE)
+        status = rs_store_kind_of(checkpoint, "../config.json", &kind);
+    *out_has = status == RESHARD_OK && kind == RS_PATH_FILE;
+    if (!*out_has)
+        return status;
+    char *above = rs_path_parent(checkpoint->context, checkpoint->folder);
+    if (above == NULL)
+        return rs_allocation_status();
+    checkpoint->base = rs_arena_copy(&checkpoint->arena, above, strlen(above) + 1, 1);
+    rs_release(checkpoint->context, above, strlen(above) + 1);
+    return checkpoint->base != NULL ? RESHARD_OK : rs_allocation_status();
 }
 
 const char *rs_store_config_folder(const reshard_checkpoint *checkpoint)

@@ -71,8 +71,7 @@ static reshard_status fail_block(const encoding *e, int64_t block, const int64_t
                                    d == 0 ? "" : ", ", (long long)index[d]);
     return rs_fail(RESHARD_ERR_RANGE,
                    "tensor \"%.*s\": element [%s] is %g, and %s holds only finite numbers%s",
-                   rs_slice_shown(e->tensor->name), e->tensor->name.bytes, shown,
-                   (double)values[worst], e->type->name,
+                   RS_SHOWN(e->tensor->name), shown, (double)values[worst], e->type->name,
                    isfinite(values[worst]) ? " whose scale f16 can hold" : "");
 }
 

@@ -241,8 +241,7 @@ static reshard_status read_grid(const link_walk *walk)
          status == RESHARD_OK && link->source->formula == NULL && i < link->source->piece_count;
          i++)
         status = read_piece(walk, &link->source->pieces[i], ranges);
-    return rs_fail_within(status, "tensor \"%.*s\"", rs_slice_shown(link->source->name),
-                          link->source->name.bytes);
+    return rs_fail_within(status, "tensor \"%.*s\"", RS_SHOWN(link->source->name));
 }
 
 /* Recursion is bounded by RESHARD_FACTORS_MAX. */

@@ -139,8 +139,7 @@ static reshard_status fail_overlap(const reshard_checkpoint *checkpoint,
         return status != RESHARD_OK ? status : RESHARD_ERR_OVERLAP;
     return rs_fail(RESHARD_ERR_OVERLAP,
                    "tensor \"%.*s\": what %s holds of it overlaps with what %s holds",
-                   rs_slice_shown(tensor->name), tensor->name.bytes,
-                   file_of(checkpoint, &tensor->pieces[pair[1].shard]),
+                   RS_SHOWN(tensor->name), file_of(checkpoint, &tensor->pieces[pair[1].shard]),
                    file_of(checkpoint, &tensor->pieces[pair[0].shard]));
 }
 
@@ -156,8 +155,7 @@ static reshard_status fail_gap(const reshard_checkpoint *checkpoint, const rs_st
     return rs_fail(RESHARD_ERR_GAP,
                    "tensor \"%.*s\": its files (from %s to %s) hold %lld of the %llu elements of "
                    "shape %s; is a file missing?",
-                   rs_slice_shown(tensor->name), tensor->name.bytes,
-                   file_of(checkpoint, &tensor->pieces[0]),
+                   RS_SHOWN(tensor->name), file_of(checkpoint, &tensor->pieces[0]),
                    file_of(checkpoint, &tensor->pieces[tensor->piece_count - 1]), (long long)held,
                    (unsigned long long)(tensor->bytes / (uint64_t)tensor->element_bytes), shape);
 }
@@ -241,8 +239,7 @@ static reshard_status check_tiling(const reshard_checkpoint *checkpoint,
         return status;
     if (status == RESHARD_ERR_GAP)
         return fail_gap(checkpoint, tensor);
-    return rs_fail_within(status, "tensor \"%.*s\" (in %s and others)",
-                          rs_slice_shown(tensor->name), tensor->name.bytes,
+    return rs_fail_within(status, "tensor \"%.*s\" (in %s and others)", RS_SHOWN(tensor->name),
                           file_of(checkpoint, &tensor->pieces[0]));
 }
 
@@ -304,7 +301,6 @@ reshard_status rs_store_separate_copies(reshard_checkpoint *checkpoint, rs_store
         }
         rs_sort(copies, (size_t)tensor->copy_count, sizeof *copies, rs_piece_compare);
     }
-    if (items != NULL)
-        rs_release(checkpoint->context, items, count * sizeof *items);
+    rs_release(checkpoint->context, items, count * sizeof *items);
     return items != NULL && copies != NULL ? RESHARD_OK : rs_allocation_status();
 }

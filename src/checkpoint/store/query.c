@@ -17,11 +17,6 @@ uint64_t reshard_checkpoint_bytes(const reshard_checkpoint *checkpoint)
     return checkpoint->bytes;
 }
 
-int32_t reshard_checkpoint_file_count(const reshard_checkpoint *checkpoint)
-{
-    return checkpoint->file_count;
-}
-
 int32_t reshard_checkpoint_disk_file_count(const reshard_checkpoint *checkpoint)
 {
     return checkpoint->named_count;
@@ -172,9 +167,47 @@ reshard_status reshard_checkpoint_value(const reshard_checkpoint *checkpoint, in
         return rs_fail(RESHARD_ERR_RANGE, "value %lld of %lld", (long long)index,
                        (long long)checkpoint->value_count);
     const rs_stored_value *stored = &checkpoint->values[index];
-    reshard_stored_value made = {
-        .name = stored->name.bytes, .name_bytes = stored->name.count, .text = stored->text};
+    reshard_stored_value made = {.name = stored->name.bytes,
+                                 .name_bytes = stored->name.count,
+                                 .text = stored->text,
+                                 .type = stored->type,
+                                 .item_count = stored->type != NULL ? stored->item_count : -1,
+                                 .is_json = stored->is_json};
     return rs_report_write("stored value", &made, sizeof made, out_value);
+}
+
+reshard_status reshard_checkpoint_value_text(const reshard_checkpoint *checkpoint, int64_t index,
+                                             int64_t items_max, char *buffer, size_t capacity)
+{
+    rs_text text;
+    if (index < 0 || index >= checkpoint->value_count)
+        return rs_fail(RESHARD_ERR_RANGE, "value %lld of %lld", (long long)index,
+                       (long long)checkpoint->value_count);
+    const rs_stored_value *stored = &checkpoint->values[index];
+    int shown = rs_slice_shown(stored->name);
+    if (stored->show == NULL)
+        return rs_fail(RESHARD_ERR_NOT_FOUND, "value \"%.*s\": its contents are not known", shown,
+                       stored->name.bytes);
+    rs_text_init(&text, buffer, capacity);
+    reshard_status status = stored->show(checkpoint, stored, items_max, &text);
+    if (status == RESHARD_OK && text.length >= capacity)
+        status = rs_fail(RESHARD_ERR_RANGE, "value \"%.*s\": does not fit in %zu bytes", shown,
+                         stored->name.bytes, capacity);
+    return status;
+}
+
+reshard_status reshard_checkpoint_text(const reshard_checkpoint *checkpoint, int64_t index,
+                                       reshard_stored_text *out_text)
+{
+    if (index < 0 || index >= checkpoint->metadata_count)
+        return rs_fail(RESHARD_ERR_RANGE, "text %lld of %lld", (long long)index,
+                       (long long)checkpoint->metadata_count);
+    const rs_metadatum *stored = &checkpoint->metadata[index];
+    reshard_stored_text made = {.key = stored->key.bytes,
+                                .key_bytes = stored->key.count,
+                                .text = stored->value.bytes,
+                                .text_bytes = stored->value.count};
+    return rs_report_write("stored text", &made, sizeof made, out_text);
 }
 
 reshard_status reshard_checkpoint_unreadable(const reshard_checkpoint *checkpoint, int64_t index,

@@ -213,12 +213,12 @@ static reshard_status check_box(const rs_stored_tensor *tensor, const reshard_bo
     }
     if (!inside)
         return rs_fail(RESHARD_ERR_RANGE, "tensor \"%.*s\": the box is not inside its shape",
-                       rs_slice_shown(tensor->name), tensor->name.bytes);
+                       RS_SHOWN(tensor->name));
     int64_t expected = rs_volume(box->ndim, box->size) * tensor->element_bytes;
     if ((size_t)expected != bytes)
-        return rs_fail(
-            RESHARD_ERR_INVALID, "tensor \"%.*s\": the box has %lld bytes, the memory %zu",
-            rs_slice_shown(tensor->name), tensor->name.bytes, (long long)expected, bytes);
+        return rs_fail(RESHARD_ERR_INVALID,
+                       "tensor \"%.*s\": the box has %lld bytes, the memory %zu",
+                       RS_SHOWN(tensor->name), (long long)expected, bytes);
     return RESHARD_OK;
 }
 

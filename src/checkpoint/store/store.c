@@ -19,11 +19,9 @@
 reshard_status rs_occurrences_add(reshard_context *context, rs_occurrences *list,
                                   const rs_occurrence *item)
 {
-    void *items = list->items;
     assert(item->file >= 0 && item->ndim >= 0 && (item->ndim == 0 || item->shape != NULL));
     reshard_status status =
-        rs_grow(context, &items, &list->capacity, list->count + 1, sizeof(rs_occurrence));
-    list->items = items;
+        rs_grow(context, &list->items, &list->capacity, list->count + 1, sizeof(rs_occurrence));
     if (status == RESHARD_OK)
         list->items[list->count++] = *item;
     return status;
@@ -31,8 +29,7 @@ reshard_status rs_occurrences_add(reshard_context *context, rs_occurrences *list
 
 void rs_occurrences_release(reshard_context *context, rs_occurrences *list)
 {
-    if (list->items != NULL)
-        rs_release(context, list->items, (size_t)list->capacity * sizeof(rs_occurrence));
+    rs_release(context, list->items, (size_t)list->capacity * sizeof(rs_occurrence));
     *list = (rs_occurrences){0};
 }
 
@@ -67,10 +64,9 @@ reshard_status rs_store_note_once(reshard_checkpoint *checkpoint, const char *fo
 
 reshard_status rs_store_add_value(reshard_checkpoint *checkpoint, const rs_stored_value *value)
 {
-    void *items = checkpoint->values;
-    reshard_status status = rs_grow(checkpoint->context, &items, &checkpoint->value_capacity,
-                                    checkpoint->value_count + 1, sizeof(rs_stored_value));
-    checkpoint->values = items;
+    reshard_status status =
+        rs_grow(checkpoint->context, &checkpoint->values, &checkpoint->value_capacity,
+                checkpoint->value_count + 1, sizeof(rs_stored_value));
     if (status == RESHARD_OK)
         checkpoint->values[checkpoint->value_count++] = *value;
     return status;
@@ -94,10 +90,8 @@ reshard_status rs_store_keep_unreadable(reshard_checkpoint *checkpoint, reshard_
         return rs_allocation_status();
     memcpy(copy, name.bytes, name.count);
     copy[name.count] = '\0';
-    void *items = checkpoint->unreadable;
-    status = rs_grow(checkpoint->context, &items, &checkpoint->unreadable_capacity,
+    status = rs_grow(checkpoint->context, &checkpoint->unreadable, &checkpoint->unreadable_capacity,
                      checkpoint->unreadable_count + 1, sizeof item);
-    checkpoint->unreadable = items;
     if (status == RESHARD_OK)
         checkpoint->unreadable[checkpoint->unreadable_count++] = item;
     return status;
@@ -164,15 +158,18 @@ reshard_status rs_store_describe(rs_stored_tensor *tensor, rs_arena *arena, rs_s
 
 /* ---- joining --------------------------------------------------------------------------------- */
 
-static int compare_occurrences(const void *a, const void *b)
+int rs_compare_occurrences(const void *a, const void *b)
 {
     const rs_occurrence *x = a, *y = b;
     int order = rs_slice_compare(x->name, y->name);
-    if (order != 0)
-        return order;
-    if (x->file != y->file)
-        return x->file < y->file ? -1 : 1;
-    return (x->at > y->at) - (x->at < y->at);
+    return order != 0 ? order : (x->file > y->file) - (x->file < y->file);
+}
+
+static int compare_places(const void *a, const void *b)
+{
+    const rs_occurrence *x = a, *y = b;
+    int order = rs_compare_occurrences(a, b);
+    return order != 0 ? order : (x->at > y->at) - (x->at < y->at);
 }
 
 static reshard_status fail_differs(const reshard_checkpoint *checkpoint, const rs_occurrence *a,
@@ -318,8 +315,7 @@ static void sort_occurrences(rs_occurrences *list)
         are_by_name = rs_slice_compare(list->items[i - 1].name, list->items[i].name) <= 0;
     for (int64_t first = 0, end; first < list->count; first = end) {
         end = are_by_name ? find_end(list, first) : list->count;
-        rs_sort(list->items + first, (size_t)(end - first), sizeof(rs_occurrence),
-                compare_occurrences);
+        rs_sort(list->items + first, (size_t)(end - first), sizeof(rs_occurrence), compare_places);
     }
 }
 
@@ -345,16 +341,23 @@ reshard_status rs_store_join(reshard_checkpoint *checkpoint, rs_occurrences *lis
     return status;
 }
 
-static reshard_status fail_double(const reshard_checkpoint *checkpoint, const rs_occurrence *a,
-                                  const rs_occurrence *b, reshard_hint hint, const char *advice)
+static reshard_status fail_double(const reshard_checkpoint *checkpoint, rs_slice name, int32_t a,
+                                  int32_t b, reshard_hint hint, const char *advice)
 {
     (void)rs_fail_hint(RESHARD_ERR_OVERLAP, hint, "",
                        "tensor \"%.*s\" is in %s and in %s, and neither says which part of it it "
                        "holds%s",
-                       rs_slice_shown(a->name), a->name.bytes, checkpoint->files[a->file].name,
-                       checkpoint->files[b->file].name, advice);
-    rs_error_add_subject(a->name.bytes, a->name.count);
+                       rs_slice_shown(name), name.bytes, checkpoint->files[a].name,
+                       checkpoint->files[b].name, advice);
+    rs_error_add_subject(name.bytes, name.count);
     return RESHARD_ERR_OVERLAP;
+}
+
+reshard_status rs_store_fail_double(const reshard_checkpoint *checkpoint, int64_t tensor,
+                                    reshard_hint hint, const char *advice)
+{
+    const rs_stored_tensor *a = &checkpoint->tensors[tensor], *b = a + 1;
+    return fail_double(checkpoint, a->name, a->pieces[0].file, b->pieces[0].file, hint, advice);
 }
 
 /* The files do not say which part they hold, so a name may occur only once. */
@@ -364,7 +367,7 @@ static reshard_status check_single(const reshard_checkpoint *checkpoint, const r
     for (int64_t i = 1; i < list->count; i++) {
         const rs_occurrence *a = &list->items[i - 1], *b = &list->items[i];
         if (rs_slice_compare(a->name, b->name) == 0)
-            return fail_double(checkpoint, a, b, hint, advice);
+            return fail_double(checkpoint, a->name, a->file, b->file, hint, advice);
     }
     return RESHARD_OK;
 }
@@ -380,6 +383,41 @@ reshard_status rs_store_join_whole(reshard_checkpoint *checkpoint, rs_occurrence
         status = doubled != RESHARD_OK ? doubled : status;
     }
     return status;
+}
+
+static int compare_wholes(const void *a, const void *b)
+{
+    const rs_stored_tensor *x = a, *y = b;
+    int order = rs_slice_compare(x->name, y->name);
+    return order != 0 ? order : rs_piece_compare(&x->pieces[0], &y->pieces[0]);
+}
+
+reshard_status rs_store_take_whole(reshard_checkpoint *checkpoint, int64_t count,
+                                   rs_next_whole_fn *next, void *user, int64_t *out_doubled)
+{
+    reshard_status status = RESHARD_OK;
+    rs_occurrence item;
+    assert(checkpoint->tensor_count == 0 && checkpoint->bytes == 0);
+    checkpoint->tensors =
+        rs_arena_allocate_array(&checkpoint->arena, (size_t)count, sizeof(rs_stored_tensor));
+    rs_stored_piece *pieces =
+        rs_arena_allocate_array(&checkpoint->arena, (size_t)count, sizeof *pieces);
+    if (checkpoint->tensors == NULL || pieces == NULL)
+        return rs_allocation_status();
+    while (status == RESHARD_OK && next(user, &item)) {
+        assert(checkpoint->tensor_count < count && item.offset == NULL && item.full == NULL);
+        status = join_one(checkpoint, &item, 1, false, pieces + checkpoint->tensor_count);
+    }
+    if (status != RESHARD_OK)
+        return status;
+    rs_sort(checkpoint->tensors, (size_t)checkpoint->tensor_count, sizeof(rs_stored_tensor),
+            compare_wholes);
+    *out_doubled = -1;
+    for (int64_t i = 1; *out_doubled < 0 && i < checkpoint->tensor_count; i++) {
+        if (rs_stored_tensor_compare(&checkpoint->tensors[i - 1], &checkpoint->tensors[i]) == 0)
+            *out_doubled = i - 1;
+    }
+    return RESHARD_OK;
 }
 
 int rs_stored_tensor_compare(const void *a, const void *b)

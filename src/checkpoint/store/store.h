@@ -23,6 +23,7 @@
 #include "base/slice.h"
 #include "checkpoint/store/notes.h"
 #include "system/file.h"
+#include "text/text.h"
 
 #include <reshard/checkpoint.h>
 
@@ -51,19 +52,31 @@ typedef struct rs_value_place {
     int64_t order;             /* index in the file's order of all tensors and values */
 } rs_value_place;
 
+/* Writes a value in full; of a list, at most items_max items (-1: all). It may stop once the text
+ * is full. */
+typedef struct rs_stored_value rs_stored_value;
+typedef reshard_status rs_show_value_fn(const reshard_checkpoint *checkpoint,
+                                        const rs_stored_value *value, int64_t items_max,
+                                        rs_text *text);
+
 /* Something that is not a tensor, such as a hyper-parameter. */
-typedef struct rs_stored_value {
+struct rs_stored_value {
     rs_slice name;
     rs_value_place place;
     int32_t file;
     const struct rs_pickle_node *node; /* owned by the file's body */
     const char *text;                  /* the value in short, for people; NULL: not known */
+    const char *type;                  /* as in reshard_stored_value */
+    bool is_json;
+    int64_t item_count; /* -1: it has no items */
+    rs_show_value_fn *show;
+    const void *source; /* what the format's `show` reads it from */
     /* bytes in the file, if the value is a torch.save of its own; else bytes is 0 */
     uint64_t at, bytes;
     /* what it is to the program that wrote it, such as "random states", if that belongs to the
      * names and ranks it was saved with; NULL: an ordinary value */
     const char *kind;
-} rs_stored_value;
+};
 
 /* A number that files say about the model, under the name that config.json has for it. */
 typedef struct rs_stored_key {
@@ -183,9 +196,10 @@ struct reshard_checkpoint {
     /* What its files say about the model, for want of a config.json. */
     int64_t key_count;
     const rs_stored_key *keys;
-    /* Names of files that only say what the others are, in its own format; ends with NULL. NULL:
-     * there are none. */
+    /* Names of files and folders that are part of its format, although they are not listed: they say
+     * what others are, hold these, or repeat them. Ends with NULL. NULL: there are none. */
     const char *const *own_names;
+    bool is_megatron; /* Megatron-Core wrote it */
     /* stem of its file names, if loaders know it ("adapter_model"); else NULL */
     const char *stem;
     rs_notes notes;    /* lines about things that cannot be known or were left out */
@@ -214,6 +228,10 @@ reshard_status rs_store_add_file(reshard_checkpoint *checkpoint, rs_slice name, 
 reshard_status rs_store_kind_of(const reshard_checkpoint *checkpoint, const char *name,
                                 rs_path_kind *out_kind);
 
+/* Takes config.json from the folder above if there is none here, but a file `pointer` ("../latest")
+ * that trainers have beside the folders of steps. *out_has: there is one. */
+reshard_status rs_store_look_above(reshard_checkpoint *checkpoint, const char *pointer,
+                                   bool *out_has);
 /* The folder whose config.json describes the model. */
 const char *rs_store_config_folder(const reshard_checkpoint *checkpoint);
 
@@ -236,7 +254,6 @@ typedef struct rs_occurrence {
     const int64_t *strides; /* in elements; NULL: dense and row-major */
     const int64_t *offset;  /* in the tensor; NULL: zeros */
     const int64_t *full;    /* the full tensor's shape; NULL: the file does not say */
-    int32_t full_ndim;      /* rank files only: how many numbers `full` has; else 0 */
     rs_value_place place;   /* only formats that nest */
 } rs_occurrence;
 
@@ -251,6 +268,8 @@ typedef struct rs_occurrences {
 reshard_status rs_occurrences_add(reshard_context *context, rs_occurrences *list,
                                   const rs_occurrence *item);
 void rs_occurrences_release(reshard_context *context, rs_occurrences *list);
+/* Orders by name and file, for rs_sort and bsearch. */
+int rs_compare_occurrences(const void *a, const void *b);
 
 /* Adds a line for inspect. Fails only for lack of memory. */
 reshard_status rs_store_note(reshard_checkpoint *checkpoint, const char *format, ...)
@@ -294,6 +313,18 @@ reshard_status rs_store_join(reshard_checkpoint *checkpoint, rs_occurrences *lis
  * about a name that occurs twice; the advice is appended to its text. */
 reshard_status rs_store_join_whole(reshard_checkpoint *checkpoint, rs_occurrences *list,
                                    reshard_hint hint, const char *advice);
+
+/* The next tensor, whole in one file; false at the end. */
+typedef bool rs_next_whole_fn(void *user, rs_occurrence *out_item);
+/* Makes tensors of files that hold only whole ones, at most `count`, without a list of occurrences,
+ * which takes as much memory as a million tensors do. *out_doubled: the first whose name the next
+ * one has as well, as an error that the caller puts into words; -1 if there is none. Errors: as
+ * rs_store_join. */
+reshard_status rs_store_take_whole(reshard_checkpoint *checkpoint, int64_t count,
+                                   rs_next_whole_fn *next, void *user, int64_t *out_doubled);
+/* Fails because the tensor and the next one have the same name; hint, advice: as above. */
+reshard_status rs_store_fail_double(const reshard_checkpoint *checkpoint, int64_t tensor,
+                                    reshard_hint hint, const char *advice);
 
 /* Turns pieces that are the same box into copies; the one in the first file stays a piece. */
 reshard_status rs_store_separate_copies(reshard_checkpoint *checkpoint, rs_stored_tensor *tensor);

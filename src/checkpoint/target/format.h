@@ -107,6 +107,8 @@ typedef struct rs_format {
     /* Decides which pieces of which tensor go into which file: fills in the target's tensors and
      * entries and, unless the format is split, its file_count. */
     reshard_status (*lay_out)(rs_laying *laying);
+    /* The name of the only file; NULL: name_file gives it. */
+    const char *file_name;
     void (*name_file)(const rs_target *target, int32_t file, int32_t rank,
                       char out_name[RS_FILE_NAME_BYTES]);
     /* Gives the entries of a file their places, and sets the file's data_begin and bytes. */
@@ -116,6 +118,7 @@ typedef struct rs_format {
     /* Called after all data is written, for an index or for records that depend on the data. NULL:
      * nothing is left to do. */
     reshard_status (*finish)(const rs_target *target, const rs_finishing *finishing);
+    const struct rs_torch_style *torch_style; /* of files of torch.save (torch/torch_save.h) */
 } rs_format;
 
 #endif

@@ -18,12 +18,10 @@
 reshard_status rs_target_add_array(rs_target *target, const rs_target_array *array,
                                    int32_t *out_index)
 {
-    void *items = target->arrays;
     if (target->array_count == INT32_MAX)
         return rs_fail(RESHARD_ERR_RANGE, "more than 2147483647 different arrays");
-    reshard_status status = rs_grow(target->context, &items, &target->array_capacity,
+    reshard_status status = rs_grow(target->context, &target->arrays, &target->array_capacity,
                                     target->array_count + 1, sizeof(rs_target_array));
-    target->arrays = items;
     if (status != RESHARD_OK)
         return status;
     *out_index = (int32_t)target->array_count++;
@@ -33,12 +31,10 @@ reshard_status rs_target_add_array(rs_target *target, const rs_target_array *arr
 
 reshard_status rs_target_add_entry(rs_target *target, const rs_target_entry *entry)
 {
-    void *items = target->entries;
     assert(entry->tensor >= 0 && entry->tensor <= target->tensor_count);
     assert(entry->file >= 0 && entry->file < target->file_count);
-    reshard_status status = rs_grow(target->context, &items, &target->entry_capacity,
+    reshard_status status = rs_grow(target->context, &target->entries, &target->entry_capacity,
                                     target->entry_count + 1, sizeof(rs_target_entry));
-    target->entries = items;
     if (status == RESHARD_OK)
         target->entries[target->entry_count++] = *entry;
     return status;
@@ -122,11 +118,6 @@ typedef struct keyed_entry {
     rs_target_entry entry;
 } keyed_entry;
 
-static int compare_keys(const void *a, const void *b)
-{
-    return rs_slice_compare(((const keyed_entry *)a)->key, ((const keyed_entry *)b)->key);
-}
-
 #define BITS_MAX 128
 
 /* Numbers the classes of entries in the order they have in a file: class 0 is for whole pages, the
@@ -189,7 +180,7 @@ static reshard_status sort_by_key(const rs_target *target, rs_target_entry *entr
         return rs_allocation_status();
     for (size_t i = 0; i < count; i++)
         keyed[i] = (keyed_entry){rs_target_key(target, &entries[i]), entries[i]};
-    rs_sort(keyed, count, sizeof *keyed, compare_keys);
+    rs_sort(keyed, count, sizeof *keyed, rs_compare_slices);
     for (size_t i = 0; i < count; i++)
         entries[i] = keyed[i].entry;
     rs_release(target->context, keyed, count * sizeof *keyed);
@@ -242,10 +233,8 @@ static reshard_status sort_entries(rs_target *target)
     for (int64_t i = 0, first = 0; status == RESHARD_OK && i < group_count; first = groups[i++])
         status = sort_group(target, target->entries + first, groups[i] - first);
 out:
-    if (places != NULL)
-        rs_release(target->context, places, (size_t)count * sizeof *places);
-    if (groups != NULL)
-        rs_release(target->context, groups, (size_t)group_count * sizeof *groups);
+    rs_release(target->context, places, (size_t)count * sizeof *places);
+    rs_release(target->context, groups, (size_t)group_count * sizeof *groups);
     return status;
 }
 
@@ -269,7 +258,11 @@ static reshard_status add_files(rs_target *target)
             !(i == 0 && target->entry_count == 0))
             continue;
         target->written_count++;
-        target->format->name_file(target, i, target->ranks != NULL ? target->ranks[i] : i, name);
+        if (target->format->file_name != NULL)
+            (void)snprintf(name, sizeof name, "%s", target->format->file_name);
+        else
+            target->format->name_file(target, i, target->ranks != NULL ? target->ranks[i] : i,
+                                      name);
         file->name = rs_arena_copy(&target->arena, name, strlen(name) + 1, 1);
         if (file->name == NULL)
             return rs_allocation_status();
@@ -314,12 +307,10 @@ reshard_status rs_target_place(rs_target *target)
 
 void rs_target_release(rs_target *target)
 {
-    if (target->entries != NULL)
-        rs_release(target->context, target->entries,
-                   (size_t)target->entry_capacity * sizeof(rs_target_entry));
-    if (target->arrays != NULL)
-        rs_release(target->context, target->arrays,
-                   (size_t)target->array_capacity * sizeof(rs_target_array));
+    rs_release(target->context, target->entries,
+               (size_t)target->entry_capacity * sizeof(rs_target_entry));
+    rs_release(target->context, target->arrays,
+               (size_t)target->array_capacity * sizeof(rs_target_array));
     target->entries = NULL;
     target->arrays = NULL;
     rs_cut_rows_release(target->kept_rows);

@@ -346,8 +346,8 @@ static reshard_status say_padding(const cutting *cut, rs_target *target)
                          "padded: %lld tensor%s by %lld row%s or columns of zeros, as pad() in the "
                          "rules says (\"%.*s\"%s)",
                          (long long)cut->padded_count, one ? "" : "s", (long long)cut->padded_rows,
-                         cut->padded_rows == 1 ? "" : "s", rs_slice_shown(cut->first_padded),
-                         cut->first_padded.bytes, one ? "" : " and others");
+                         cut->padded_rows == 1 ? "" : "s", RS_SHOWN(cut->first_padded),
+                         one ? "" : " and others");
 }
 
 static reshard_status add_tensor(cutting *cut, const rs_selected *selected)

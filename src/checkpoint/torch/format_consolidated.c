@@ -9,6 +9,7 @@
  */
 #include "base/context.h"
 #include "base/sort.h"
+#include "checkpoint/format/file_names.h"
 #include "checkpoint/rules/config.h"
 #include "checkpoint/torch/torch_files.h"
 #include "checkpoint/torch/torch_formats.h"
@@ -47,14 +48,6 @@ static int32_t count_files(const rs_opening *opening)
     return count;
 }
 
-static bool has_params(const rs_opening *opening)
-{
-    bool any = false;
-    for (int64_t i = 0; !any && i < opening->name_count; i++)
-        any = strcmp(opening->names[i], "params.json") == 0;
-    return any;
-}
-
 /* One of several files was named: its tensors are parts. */
 static reshard_status warn_single(reshard_checkpoint *checkpoint, const char *name)
 {
@@ -77,7 +70,7 @@ static reshard_status probe(reshard_checkpoint *checkpoint, const rs_opening *op
     if (!opening->is_folder)
         return warn_single(checkpoint, opening->names[0]);
     bool is_several = count > 1 && options->from == NULL;
-    *out_is = has_params(opening) || options->config != NULL || is_several;
+    *out_is = rs_opening_has(opening, "params.json") || options->config != NULL || is_several;
     return RESHARD_OK;
 }
 
@@ -110,8 +103,8 @@ static reshard_status open_files(reshard_checkpoint *checkpoint, const rs_openin
 {
     int64_t count = 0;
     reshard_status status = RESHARD_OK;
-    size_t bytes = (size_t)opening->name_count * sizeof(char *);
-    char **names = rs_allocate(checkpoint->context, bytes);
+    char **names =
+        rs_arena_allocate_array(&checkpoint->arena, (size_t)opening->name_count, sizeof *names);
     if (names == NULL)
         return rs_allocation_status();
     for (int64_t i = 0; status == RESHARD_OK && i < opening->name_count; i++) {
@@ -124,10 +117,7 @@ static reshard_status open_files(reshard_checkpoint *checkpoint, const rs_openin
     rs_sort((void *)names, (size_t)count, sizeof *names, compare_numbers);
     if (status == RESHARD_OK)
         status = check_numbers(checkpoint, count, names);
-    if (status == RESHARD_OK)
-        status = rs_torch_open_named(checkpoint, count, names);
-    rs_release(checkpoint->context, (void *)names, bytes);
-    return status;
+    return status == RESHARD_OK ? rs_torch_open_named(checkpoint, count, names) : status;
 }
 
 /* ---- files of other programs ----------------------------------------------------------------- */
@@ -204,7 +194,7 @@ static reshard_status read_foreign(reshard_checkpoint *checkpoint, const rs_open
     bool is_cut = false;
     reshard_checkpoint_options options = *opening->options;
     rs_opening told = *opening;
-    if (!has_params(opening) && options.config == NULL)
+    if (!rs_opening_has(opening, "params.json") && options.config == NULL)
         return rs_fail_about(RESHARD_ERR_NOT_FOUND, checkpoint->path,
                              "params.json is missing beside %s; it says how large the model is, "
                              "and so how its files are cut",
@@ -267,7 +257,8 @@ const rs_format rs_format_consolidated = {
     .has_crcs = true,
     .lay_out = lay_out,
     .name_file = name_file,
-    .place = rs_torch_ranks_place,
+    .place = rs_torch_save_place,
     .write_head = rs_torch_save_head,
-    .finish = rs_torch_ranks_finish,
+    .finish = rs_torch_save_finish,
+    .torch_style = &rs_torch_ranks_style,
 };

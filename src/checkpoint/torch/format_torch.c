@@ -10,34 +10,8 @@
 #include "checkpoint/torch/torch_formats.h"
 #include "checkpoint/torch/torch_ranks.h"
 #include "checkpoint/torch/torch_save.h"
-#include "checkpoint/torch/torch_write.h"
-
-#include <stdio.h>
 
 /* ---- reading --------------------------------------------------------------------------------- */
-
-typedef struct reading {
-    reshard_checkpoint *checkpoint;
-    int32_t file;
-    rs_occurrences list;
-} reading;
-
-static reshard_status take(void *user, const rs_torch_leaf *leaf)
-{
-    reading *r = user;
-    rs_occurrence found;
-    if (leaf->kind == RS_TORCH_VALUE)
-        return rs_torch_keep_value(r->checkpoint, r->file, leaf);
-    if (leaf->kind != RS_TORCH_TENSOR)
-        return rs_fail_about(RESHARD_ERR_UNSUPPORTED, r->checkpoint->files[r->file].name,
-                             "tensor \"%.*s\" is one rank's part of a %s; give the folder with the "
-                             "files of all ranks",
-                             rs_slice_shown(leaf->name), leaf->name.bytes,
-                             leaf->kind == RS_TORCH_DTENSOR ? "DTensor" : "ShardedTensor");
-    reshard_status status = rs_torch_occurrence(r->checkpoint, r->file, leaf, &found);
-    return status == RESHARD_OK ? rs_occurrences_add(r->checkpoint->context, &r->list, &found)
-                                : status;
-}
 
 static reshard_status probe(reshard_checkpoint *checkpoint, const rs_opening *opening, bool *out_is)
 {
@@ -58,8 +32,8 @@ static reshard_status open_files(reshard_checkpoint *checkpoint, const rs_openin
 {
     int64_t count = 0;
     reshard_status status = RESHARD_OK;
-    size_t bytes = (size_t)opening->name_count * sizeof(char *);
-    char **names = rs_allocate(checkpoint->context, bytes);
+    char **names =
+        rs_arena_allocate_array(&checkpoint->arena, (size_t)opening->name_count, sizeof *names);
     if (names == NULL)
         return rs_allocation_status();
     for (int64_t i = 0; status == RESHARD_OK && i < opening->name_count; i++) {
@@ -73,10 +47,7 @@ static reshard_status open_files(reshard_checkpoint *checkpoint, const rs_openin
             status = rs_store_note(checkpoint, "%s: is not what torch.save writes: left out",
                                    opening->names[i]);
     }
-    if (status == RESHARD_OK)
-        status = rs_torch_open_named(checkpoint, count, names);
-    rs_release(checkpoint->context, names, bytes);
-    return status;
+    return status == RESHARD_OK ? rs_torch_open_named(checkpoint, count, names) : status;
 }
 
 /* Refuses a file of ours that says it is one rank's: it is only a part of something. */
@@ -103,7 +74,7 @@ static reshard_status check_whole(reshard_checkpoint *checkpoint)
 
 static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_opening *opening)
 {
-    reading r = {.checkpoint = checkpoint};
+    rs_torch_whole r = {.checkpoint = checkpoint};
     reshard_status status = open_files(checkpoint, opening);
     if (status == RESHARD_OK)
         status = check_whole(checkpoint);
@@ -111,7 +82,7 @@ static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_openin
         rs_slice stem = rs_torch_name_stem(checkpoint->files[r.file].name);
         const rs_torch_root names = {.prefix = checkpoint->named_count > 1 ? stem : (rs_slice){0},
                                      .alone = stem};
-        status = rs_torch_walk_file(checkpoint, r.file, &names, take, &r);
+        status = rs_torch_walk_file(checkpoint, r.file, &names, rs_torch_take_whole, &r);
     }
     if (status == RESHARD_OK)
         status = rs_torch_check_names(checkpoint, &r.list);
@@ -140,27 +111,6 @@ static reshard_status lay_out(rs_laying *laying)
     return status;
 }
 
-static void name_file(const rs_target *target, int32_t file, int32_t rank,
-                      char out_name[RS_FILE_NAME_BYTES])
-{
-    (void)target;
-    (void)file;
-    (void)rank;
-    (void)snprintf(out_name, RS_FILE_NAME_BYTES, "model.pt");
-}
-
-static const rs_torch_style style = {.write = rs_torch_save_plain};
-
-static reshard_status place(rs_target *target, int32_t file)
-{
-    return rs_torch_save_place(target, file, &style);
-}
-
-static reshard_status finish(const rs_target *target, const rs_finishing *finishing)
-{
-    return rs_torch_save_finish(target, finishing, &style);
-}
-
 const rs_format rs_format_torch = {
     .name = "torch",
     .description = "what torch.save writes: a file of nested dicts and lists, or a folder of them",
@@ -172,8 +122,9 @@ const rs_format rs_format_torch = {
     .has_crcs = true,
     .holds_value = rs_torch_nest_holds,
     .lay_out = lay_out,
-    .name_file = name_file,
-    .place = place,
+    .file_name = "model.pt",
+    .place = rs_torch_save_place,
     .write_head = rs_torch_save_head,
-    .finish = finish,
+    .finish = rs_torch_save_finish,
+    .torch_style = &(const rs_torch_style){.write = rs_torch_save_plain},
 };

@@ -5,6 +5,7 @@
  * that it names are read. Other files in the folder (training_args.bin, optimizer.pt) are not part
  * of the model.
  */
+#include "checkpoint/format/file_names.h"
 #include "checkpoint/format/weight_map.h"
 #include "checkpoint/torch/torch_files.h"
 #include "checkpoint/torch/torch_formats.h"
@@ -18,61 +19,27 @@
 #define INDEX_MIDDLE ".bin.index."
 #define SINGLE_NAME "pytorch_model.bin"
 
-typedef struct reading {
-    reshard_checkpoint *checkpoint;
-    int32_t file;
-    rs_occurrences list;
-} reading;
-
-static bool has_single(const rs_opening *opening)
-{
-    for (int64_t i = 0; opening->is_folder && i < opening->name_count; i++) {
-        if (strcmp(opening->names[i], SINGLE_NAME) == 0)
-            return true;
-    }
-    return false;
-}
-
 static reshard_status probe(reshard_checkpoint *checkpoint, const rs_opening *opening, bool *out_is)
 {
     bool has_index = rs_weight_map_find(opening, INDEX_MIDDLE, INDEX_NAME) != NULL;
-    *out_is = checkpoint->file_count == 0 && (has_index || has_single(opening));
+    *out_is = checkpoint->file_count == 0 &&
+              (has_index || (opening->is_folder && rs_opening_has(opening, SINGLE_NAME)));
     return RESHARD_OK;
 }
 
-static reshard_status take(void *user, const rs_torch_leaf *leaf)
-{
-    reading *r = user;
-    rs_occurrence found;
-    if (leaf->kind == RS_TORCH_VALUE)
-        return rs_torch_keep_value(r->checkpoint, r->file, leaf);
-    reshard_status status = rs_torch_occurrence(r->checkpoint, r->file, leaf, &found);
-    return status == RESHARD_OK ? rs_occurrences_add(r->checkpoint->context, &r->list, &found)
-                                : status;
-}
-
-static int compare_occurrences(const void *a, const void *b)
-{
-    const rs_occurrence *x = a, *y = b;
-    int order = rs_slice_compare(x->name, y->name);
-    return order != 0 ? order : (x->file > y->file) - (x->file < y->file);
-}
-
 /* Picks the tensors that the index names. */
-static reshard_status pick(const reading *r, const char *name, const rs_weight_map *map,
+static reshard_status pick(const rs_torch_whole *r, const char *name, const rs_weight_map *map,
                            rs_occurrences *picked)
 {
     for (int64_t i = 0; i < map->count; i++) {
         const rs_weight_mapping *item = &map->items[i];
-        const rs_occurrence wanted = {.name = item->tensor, .file = item->file_index};
+        const rs_occurrence wanted = {.name = item->tensor, .file = item->file};
         const rs_occurrence *found = NULL;
         if (r->list.count != 0)
             found = bsearch(&wanted, r->list.items, (size_t)r->list.count, sizeof wanted,
-                            compare_occurrences);
+                            rs_compare_occurrences);
         if (found == NULL)
-            return rs_fail_about(RESHARD_ERR_CORRUPT, name,
-                                 "says that %s holds tensor \"%.*s\", but it does not", item->file,
-                                 rs_slice_shown(item->tensor), item->tensor.bytes);
+            return rs_weight_map_fail_missing(name, map, item);
         reshard_status status = rs_occurrences_add(r->checkpoint->context, picked, found);
         if (status != RESHARD_OK)
             return status;
@@ -80,16 +47,19 @@ static reshard_status pick(const reading *r, const char *name, const rs_weight_m
     return RESHARD_OK;
 }
 
-static reshard_status read_indexed(reading *r, const char *name, const rs_weight_map *map)
+static reshard_status read_indexed(rs_torch_whole *r, const char *name, const rs_weight_map *map)
 {
     reshard_checkpoint *checkpoint = r->checkpoint;
     rs_occurrences picked = {0};
     reshard_status status = pick(r, name, map, &picked);
     if (status == RESHARD_OK)
         status = rs_store_join(checkpoint, &picked);
-    if (picked.count != checkpoint->tensor_count) {
-        reshard_status doubled = rs_weight_map_check(name, &picked);
-        status = doubled != RESHARD_OK ? doubled : status;
+    /* A tensor that the index names twice deserves a better error text than joining gives. */
+    for (int64_t i = 1; picked.count != checkpoint->tensor_count && i < picked.count; i++) {
+        if (rs_slice_compare(picked.items[i - 1].name, picked.items[i].name) == 0) {
+            status = rs_weight_map_fail_double(name, picked.items[i].name);
+            break;
+        }
     }
     if (status == RESHARD_OK && r->list.count != picked.count)
         status =
@@ -119,16 +89,16 @@ static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_openin
 {
     char *const single = (char *)(uintptr_t)SINGLE_NAME;
     const char *name = rs_weight_map_find(opening, INDEX_MIDDLE, INDEX_NAME);
-    reading r = {.checkpoint = checkpoint};
+    rs_torch_whole r = {.checkpoint = checkpoint};
     rs_weight_map map = {0};
     reshard_status status = RESHARD_OK;
     if (name != NULL)
         status = rs_weight_map_read(checkpoint, name, &map);
     if (status == RESHARD_OK)
-        status = name != NULL ? rs_weight_map_open(checkpoint, &map, rs_torch_open_named)
+        status = name != NULL ? rs_torch_open_named(checkpoint, map.file_count, map.files)
                               : rs_torch_open_named(checkpoint, 1, &single);
     for (; status == RESHARD_OK && r.file < checkpoint->named_count; r.file++)
-        status = rs_torch_walk_file(checkpoint, r.file, NULL, take, &r);
+        status = rs_torch_walk_file(checkpoint, r.file, NULL, rs_torch_take_whole, &r);
     if (status == RESHARD_OK)
         status = rs_torch_check_names(checkpoint, &r.list);
     if (status == RESHARD_OK)

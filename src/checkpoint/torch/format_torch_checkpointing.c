@@ -10,6 +10,7 @@
  * tensor, it is an error.
  */
 #include "base/context.h"
+#include "checkpoint/format/file_names.h"
 #include "checkpoint/format/safetensors.h"
 #include "checkpoint/torch/item_metadata.h"
 #include "checkpoint/torch/torch_formats.h"
@@ -46,21 +47,6 @@ static reshard_status make_path(const reshard_checkpoint *checkpoint, const char
     return *out_path != NULL ? RESHARD_OK : rs_allocation_status();
 }
 
-/* Does the folder have such a file? */
-static reshard_status has_file(const reshard_checkpoint *checkpoint, const char *name,
-                               bool *out_has)
-{
-    rs_path_kind kind = RS_PATH_NONE;
-    char *path = NULL;
-    reshard_status status = make_path(checkpoint, name, &path);
-    if (status != RESHARD_OK)
-        return status;
-    status = rs_path_kind_of(path, &kind);
-    rs_release(checkpoint->context, path, strlen(path) + 1);
-    *out_has = kind == RS_PATH_FILE;
-    return status;
-}
-
 static reshard_status choose_files(item_reading *r, int64_t *out_count)
 {
     rs_arena *arena = &r->checkpoint->arena;
@@ -73,10 +59,11 @@ static reshard_status choose_files(item_reading *r, int64_t *out_count)
         return rs_allocation_status();
     for (size_t i = 0; status == RESHARD_OK && i < room; i++) {
         const rs_item_file *file = &r->metadata.files[i];
-        bool has = false;
-        status = has_file(r->checkpoint, file->path, &has);
+        rs_path_kind kind = RS_PATH_NONE;
+        status = rs_store_kind_of(r->checkpoint, file->path, &kind);
         if (status != RESHARD_OK)
             break;
+        bool has = kind == RS_PATH_FILE;
         if (!has && r->missing++ == 0)
             r->first_missing = file;
         if (has && file->body == RS_ITEM_OTHER && r->others++ == 0)
@@ -185,7 +172,7 @@ static reshard_status add_array(item_reading *r, rs_occurrence *found)
                          reshard_dtype_name(found->dtype), reshard_dtype_name(share.dtype));
     if (status != RESHARD_OK)
         return rs_fail_within(status, "%s: tensor \"%.*s\"", checkpoint->files[found->file].name,
-                              rs_slice_shown(found->name), found->name.bytes);
+                              RS_SHOWN(found->name));
     if (is_there) {
         status = rs_torch_cuts_take(checkpoint, &r->owner.mesh, &share.cuts, share.ndim, share.full,
                                     found);
@@ -266,7 +253,7 @@ static reshard_status check_found(const item_reading *r)
         return rs_fail(RESHARD_ERR_GAP,
                        "tensor \"%.*s\": the metadata says that it is there, but no file holds "
                        "it",
-                       rs_slice_shown(name), name.bytes);
+                       RS_SHOWN(name));
     }
     return RESHARD_OK;
 }
@@ -351,11 +338,8 @@ static reshard_status read_folder(reshard_checkpoint *checkpoint, const rs_openi
 
 static reshard_status probe(reshard_checkpoint *checkpoint, const rs_opening *opening, bool *out_is)
 {
-    bool has = false;
     char *path = NULL;
-    for (int64_t i = 0; opening->is_folder && !has && i < opening->name_count; i++)
-        has = strcmp(opening->names[i], RS_ITEM_METADATA_NAME) == 0;
-    if (!has)
+    if (!opening->is_folder || !rs_opening_has(opening, RS_ITEM_METADATA_NAME))
         return RESHARD_OK;
     reshard_status status = make_path(checkpoint, RS_ITEM_METADATA_NAME, &path);
     if (status != RESHARD_OK)

@@ -14,7 +14,6 @@
 #include "checkpoint/torch/torch_placed.h"
 #include "checkpoint/torch/torch_ranks.h"
 #include "checkpoint/torch/torch_save.h"
-#include "checkpoint/torch/torch_write.h"
 #include "spec/spec.h"
 
 #include <assert.h>
@@ -121,9 +120,9 @@ static reshard_status fail_cut(const rs_cut_tensor *cut)
         (void)snprintf(text, sizeof text, "its rule");
     bool is_padded = memcmp(tensor->shape, reshard_layout_shape(cut->holding->layout),
                             (size_t)tensor->ndim * sizeof(int64_t)) != 0;
-    return rs_fail(
-        RESHARD_ERR_UNSUPPORTED, "tensor \"%.*s\": no placements of a DTensor say how %s cuts it%s",
-        rs_slice_shown(tensor->name), tensor->name.bytes, text, is_padded ? ", with padding" : "");
+    return rs_fail(RESHARD_ERR_UNSUPPORTED,
+                   "tensor \"%.*s\": no placements of a DTensor say how %s cuts it%s",
+                   RS_SHOWN(tensor->name), text, is_padded ? ", with padding" : "");
 }
 
 static reshard_status place_tensor(const rs_laying *laying, const rs_cut_tensor *cut)
@@ -377,13 +376,13 @@ static const rs_torch_style style = {
 static reshard_status place(rs_target *target, int32_t file)
 {
     ((dtensor_notes *)target->notes)->pickled_file = -1;
-    return rs_torch_save_place(target, file, &style);
+    return rs_torch_save_place(target, file);
 }
 
 static reshard_status finish(const rs_target *target, const rs_finishing *finishing)
 {
     ((dtensor_notes *)target->notes)->pickled_file = -1;
-    return rs_torch_save_finish(target, finishing, &style);
+    return rs_torch_save_finish(target, finishing);
 }
 
 const rs_format rs_format_torch_dtensors = {
@@ -397,4 +396,5 @@ const rs_format rs_format_torch_dtensors = {
     .place = place,
     .write_head = rs_torch_save_head,
     .finish = finish,
+    .torch_style = &style,
 };

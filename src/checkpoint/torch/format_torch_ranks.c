@@ -18,7 +18,6 @@
 #include "checkpoint/torch/torch_placed.h"
 #include "checkpoint/torch/torch_ranks.h"
 #include "checkpoint/torch/torch_save.h"
-#include "checkpoint/torch/torch_write.h"
 #include "text/text.h"
 
 #include <stdio.h>
@@ -169,8 +168,8 @@ static reshard_status open_files(reshard_checkpoint *checkpoint, const rs_openin
 {
     int64_t count = 0;
     bool by_rank = has_ranks(opening);
-    size_t bytes = (size_t)opening->name_count * sizeof(char *);
-    char **names = rs_allocate(checkpoint->context, bytes);
+    char **names =
+        rs_arena_allocate_array(&checkpoint->arena, (size_t)opening->name_count, sizeof *names);
     if (names == NULL)
         return rs_allocation_status();
     reshard_status status = RESHARD_OK;
@@ -182,10 +181,7 @@ static reshard_status open_files(reshard_checkpoint *checkpoint, const rs_openin
                                    opening->names[i]);
     }
     rs_sort((void *)names, (size_t)count, sizeof *names, compare_names);
-    if (status == RESHARD_OK)
-        status = rs_torch_open_named(checkpoint, count, names);
-    rs_release(checkpoint->context, (void *)names, bytes);
-    return status;
+    return status == RESHARD_OK ? rs_torch_open_named(checkpoint, count, names) : status;
 }
 
 /* ---- groups ---------------------------------------------------------------------------------- */
@@ -289,8 +285,7 @@ static reshard_status tell_missing(const reading *r, reshard_status status)
         if (missing[0] == '\0')
             continue;
         rs_slice name = r->groups[i].name;
-        (void)snprintf(group, sizeof group, "%.*s%s", rs_slice_shown(name), name.bytes,
-                       name.count != 0 ? " " : "");
+        (void)snprintf(group, sizeof group, "%.*s%s", RS_SHOWN(name), name.count != 0 ? " " : "");
         bool is_one = strchr(missing, ',') == NULL;
         const char *s = is_one ? "" : "s", *are = is_one ? "is" : "are";
         if (status == RESHARD_ERR_GAP)
@@ -330,7 +325,6 @@ static reshard_status take_value(reading *r, const rs_torch_leaf *leaf)
 static reshard_status take(void *user, const rs_torch_leaf *leaf)
 {
     reading *r = user;
-    rs_occurrence found;
     if (leaf->kind == RS_TORCH_VALUE)
         return take_value(r, leaf);
     if (leaf->kind != RS_TORCH_TENSOR)
@@ -340,10 +334,8 @@ static reshard_status take(void *user, const rs_torch_leaf *leaf)
             RESHARD_ERR_UNSUPPORTED, r->checkpoint->files[r->owner.file].name,
             "tensor \"%.*s\" is a flat parameter of FSDP1, in which the shapes of "
             "the tensors are lost; save with SHARDED_STATE_DICT or FULL_STATE_DICT",
-            rs_slice_shown(leaf->name), leaf->name.bytes);
-    reshard_status status = rs_torch_occurrence(r->checkpoint, r->owner.file, leaf, &found);
-    return status == RESHARD_OK ? rs_occurrences_add(r->checkpoint->context, &r->list, &found)
-                                : status;
+            RS_SHOWN(leaf->name));
+    return rs_torch_add(r->checkpoint, r->owner.file, leaf, &r->list);
 }
 
 /* Makes the first step of a file's names: the group, if there are several, and for groups that are
@@ -468,19 +460,9 @@ void rs_torch_ranks_name_file(const rs_target *target, int32_t file, int32_t ran
 }
 
 /* torch.load ignores records that its pickle does not name. */
-static const rs_torch_style style = {.write = rs_torch_save_plain,
-                                     .record_name = RS_LAYOUT_KEY,
-                                     .write_record = rs_rank_layout_write_record};
-
-reshard_status rs_torch_ranks_place(rs_target *target, int32_t file)
-{
-    return rs_torch_save_place(target, file, &style);
-}
-
-reshard_status rs_torch_ranks_finish(const rs_target *target, const rs_finishing *finishing)
-{
-    return rs_torch_save_finish(target, finishing, &style);
-}
+const rs_torch_style rs_torch_ranks_style = {.write = rs_torch_save_plain,
+                                             .record_name = RS_LAYOUT_KEY,
+                                             .write_record = rs_rank_layout_write_record};
 
 const rs_format rs_format_torch_ranks = {
     .name = "torch-ranks",
@@ -495,7 +477,8 @@ const rs_format rs_format_torch_ranks = {
     .holds_value = rs_torch_nest_holds,
     .lay_out = rs_torch_ranks_lay_out,
     .name_file = rs_torch_ranks_name_file,
-    .place = rs_torch_ranks_place,
+    .place = rs_torch_save_place,
     .write_head = rs_torch_save_head,
-    .finish = rs_torch_ranks_finish,
+    .finish = rs_torch_save_finish,
+    .torch_style = &rs_torch_ranks_style,
 };

@@ -93,7 +93,6 @@ static reshard_status add_file(reading *r, rs_slice item, const rs_pickle_node *
     rs_item_file file = {.item = item, .body = RS_ITEM_TORCH};
     rs_slice path = {NULL, 0};
     int64_t number = -1;
-    void *items = r->made->files;
     if (!rs_pickle_int(rank, &number) || number < 0 || number > INT32_MAX)
         return fail_kind(rank, "the number of a rank");
     file.rank = (int32_t)number;
@@ -118,9 +117,8 @@ static reshard_status add_file(reading *r, rs_slice item, const rs_pickle_node *
     if (is_told)
         status = read_body(rs_pickle_get(layout, "serialization_format"), &file.body);
     if (status == RESHARD_OK)
-        status = rs_grow(r->made->context, &items, &r->made->file_capacity, r->made->file_count + 1,
-                         sizeof file);
-    r->made->files = items;
+        status = rs_grow(r->made->context, &r->made->files, &r->made->file_capacity,
+                         r->made->file_count + 1, sizeof file);
     if (status == RESHARD_OK)
         r->made->files[r->made->file_count++] = file;
     return status;
@@ -188,10 +186,7 @@ static reshard_status join_path(reading *r, const rs_slice *item, rs_slice path,
     }
     rs_json_init(&json, "a path", path.bytes, path.count);
     status = rs_json_expect(&json, RS_JSON_LIST_BEGIN, "a list of keys is wanted here", &token);
-    while (status == RESHARD_OK) {
-        status = rs_json_next(&json, &token);
-        if (status != RESHARD_OK || token.kind == RS_JSON_LIST_END)
-            break;
+    while (rs_json_next_member(&json, &token, &status)) {
         if (token.kind != RS_JSON_STRING && token.kind != RS_JSON_NUMBER)
             return rs_json_fail(&json, &token, "a key is wanted here");
         if (count != 0)
@@ -218,32 +213,25 @@ static reshard_status add_tensors(reading *r, const rs_pickle_node *dict, const 
         return fail_kind(dict, "a dict of paths");
     for (size_t i = 0; status == RESHARD_OK && i < rs_pickle_count(dict); i++) {
         rs_item_tensor tensor = {.groups = dict->items.nodes[2 * i + 1]};
-        void *items = r->made->tensors;
         rs_slice path;
         if (!rs_pickle_text(dict->items.nodes[2 * i], &path))
             return fail_kind(dict->items.nodes[2 * i], "a path");
         status = join_path(r, item, path, &tensor.name);
         if (status == RESHARD_OK)
-            status = rs_grow(r->made->context, &items, &r->made->tensor_capacity,
+            status = rs_grow(r->made->context, &r->made->tensors, &r->made->tensor_capacity,
                              r->made->tensor_count + 1, sizeof tensor);
-        r->made->tensors = items;
         if (status == RESHARD_OK)
             r->made->tensors[r->made->tensor_count++] = tensor;
     }
     return status;
 }
 
-static int compare_tensors(const void *a, const void *b)
-{
-    return rs_slice_compare(((const rs_item_tensor *)a)->name, ((const rs_item_tensor *)b)->name);
-}
-
 static reshard_status sort_tensors(rs_item_metadata *made)
 {
-    rs_sort(made->tensors, (size_t)made->tensor_count, sizeof *made->tensors, compare_tensors);
+    rs_sort(made->tensors, (size_t)made->tensor_count, sizeof *made->tensors, rs_compare_slices);
     for (int64_t i = 1; i < made->tensor_count; i++) {
         rs_slice name = made->tensors[i].name;
-        if (compare_tensors(&made->tensors[i - 1], &made->tensors[i]) == 0)
+        if (rs_compare_slices(&made->tensors[i - 1], &made->tensors[i]) == 0)
             return rs_fail(RESHARD_ERR_CORRUPT, "two tensors end up with the name \"%.*s\"",
                            rs_slice_shown(name), name.bytes);
     }
@@ -256,7 +244,7 @@ rs_item_tensor *rs_item_metadata_find(const rs_item_metadata *metadata, rs_slice
     return metadata->tensor_count == 0
                ? NULL
                : bsearch(&wanted, metadata->tensors, (size_t)metadata->tensor_count, sizeof wanted,
-                         compare_tensors);
+                         rs_compare_slices);
 }
 
 /* ---- shares ---------------------------------------------------------------------------------- */
@@ -482,13 +470,9 @@ void rs_item_metadata_release(rs_item_metadata *metadata)
 {
     reshard_context *context = metadata->context;
     rs_pickle_destroy(metadata->pickle);
-    if (metadata->bytes != NULL)
-        rs_release(context, metadata->bytes, metadata->byte_count + 1);
-    if (metadata->files != NULL)
-        rs_release(context, metadata->files,
-                   (size_t)metadata->file_capacity * sizeof(rs_item_file));
-    if (metadata->tensors != NULL)
-        rs_release(context, metadata->tensors,
-                   (size_t)metadata->tensor_capacity * sizeof(rs_item_tensor));
+    rs_release(context, metadata->bytes, metadata->byte_count + 1);
+    rs_release(context, metadata->files, (size_t)metadata->file_capacity * sizeof(rs_item_file));
+    rs_release(context, metadata->tensors,
+               (size_t)metadata->tensor_capacity * sizeof(rs_item_tensor));
     *metadata = (rs_item_metadata){.context = context};
 }

@@ -74,11 +74,8 @@ void rs_torch_file_destroy(void *body)
     }
     rs_unpacking_release(opened->unpacking);
     rs_zip_destroy(opened->zip);
-    if (opened->bytes != NULL)
-        rs_release(opened->context, opened->bytes, opened->byte_count);
-    if (opened->storages != NULL)
-        rs_release(opened->context, opened->storages,
-                   opened->storage_count * sizeof(legacy_storage));
+    rs_release(opened->context, opened->bytes, opened->byte_count);
+    rs_release(opened->context, opened->storages, opened->storage_count * sizeof(legacy_storage));
     rs_release(opened->context, opened, sizeof *opened);
 }
 
@@ -180,11 +177,6 @@ static reshard_status open_zip(rs_torch_file *opened)
 
 /* ---- legacy files ---------------------------------------------------------------------------- */
 
-static int compare_storages(const void *a, const void *b)
-{
-    return rs_slice_compare(((const legacy_storage *)a)->key, ((const legacy_storage *)b)->key);
-}
-
 /* Reads five pickles in a row and keeps the last two: the value and the keys. */
 static reshard_status read_row(rs_torch_file *opened, const char *path, size_t *out_used)
 {
@@ -212,8 +204,7 @@ static void drop_row(rs_torch_file *opened)
     rs_pickle_destroy(opened->pickle);
     rs_pickle_destroy(opened->keys);
     opened->pickle = opened->keys = NULL;
-    if (opened->bytes != NULL)
-        rs_release(opened->context, opened->bytes, opened->byte_count);
+    rs_release(opened->context, opened->bytes, opened->byte_count);
     opened->bytes = NULL;
 }
 
@@ -255,11 +246,6 @@ static reshard_status list_references(const rs_torch_file *opened, rs_torch_stor
     return RESHARD_OK;
 }
 
-static int compare_references(const void *a, const void *b)
-{
-    return rs_slice_compare(((const rs_torch_storage *)a)->key, ((const rs_torch_storage *)b)->key);
-}
-
 /* Reads the number of elements in front of a storage, and steps over the storage. */
 static reshard_status step_over(const rs_torch_file *opened, const rs_torch_storage *reference,
                                 uint64_t *at, legacy_storage *out_storage)
@@ -268,8 +254,7 @@ static reshard_status step_over(const rs_torch_file *opened, const rs_torch_stor
     uint64_t elements = 0, size = 0;
     if (opened->count - *at < sizeof bytes)
         return rs_fail_about(RESHARD_ERR_CORRUPT, rs_file_path(opened->file),
-                             "ends before storage \"%.*s\"", rs_slice_shown(reference->key),
-                             reference->key.bytes);
+                             "ends before storage \"%.*s\"", RS_SHOWN(reference->key));
     reshard_status status = rs_file_read(opened->file, bytes, sizeof bytes, opened->begin + *at);
     if (status != RESHARD_OK)
         return status;
@@ -279,8 +264,7 @@ static reshard_status step_over(const rs_torch_file *opened, const rs_torch_stor
     if (__builtin_mul_overflow(elements, (uint64_t)reference->element_bytes, &size) ||
         size > opened->count - *at)
         return rs_fail_about(RESHARD_ERR_CORRUPT, rs_file_path(opened->file),
-                             "ends within storage \"%.*s\"", rs_slice_shown(reference->key),
-                             reference->key.bytes);
+                             "ends within storage \"%.*s\"", RS_SHOWN(reference->key));
     *out_storage = (legacy_storage){reference->key, *at, size};
     *at += size;
     return RESHARD_OK;
@@ -302,8 +286,7 @@ static reshard_status find_storages(rs_torch_file *opened, const rs_torch_storag
         rs_torch_storage wanted = {0};
         const rs_torch_storage *found = NULL;
         if (rs_pickle_text(rs_pickle_item(keys, i), &wanted.key) && reference_count != 0)
-            found =
-                bsearch(&wanted, references, reference_count, sizeof wanted, compare_references);
+            found = bsearch(&wanted, references, reference_count, sizeof wanted, rs_compare_slices);
         if (found == NULL)
             return rs_fail_about(RESHARD_ERR_CORRUPT, rs_file_path(opened->file),
                                  "lists a storage that nothing refers to");
@@ -311,7 +294,7 @@ static reshard_status find_storages(rs_torch_file *opened, const rs_torch_storag
         if (status != RESHARD_OK)
             return status;
     }
-    rs_sort(opened->storages, opened->storage_count, sizeof(legacy_storage), compare_storages);
+    rs_sort(opened->storages, opened->storage_count, sizeof(legacy_storage), rs_compare_slices);
     return RESHARD_OK;
 }
 
@@ -329,7 +312,7 @@ static reshard_status open_legacy(rs_torch_file *opened)
         return rs_allocation_status();
     status = list_references(opened, references, &count);
     if (status == RESHARD_OK) {
-        rs_sort(references, count, sizeof *references, compare_references);
+        rs_sort(references, count, sizeof *references, rs_compare_slices);
         status = find_storages(opened, references, count, used);
     }
     rs_release(opened->context, references, capacity * sizeof *references);
@@ -415,11 +398,11 @@ static reshard_status find_bytes(const rs_torch_file *opened, rs_slice key, uint
     } else if (opened->storage_count != 0) {
         const legacy_storage wanted = {.key = key};
         found = bsearch(&wanted, opened->storages, opened->storage_count, sizeof wanted,
-                        compare_storages);
+                        rs_compare_slices);
     }
     if (member == NULL && found == NULL)
         return rs_fail(RESHARD_ERR_CORRUPT, "its storage \"%.*s\" is not in the file",
-                       rs_slice_shown(key), key.bytes);
+                       RS_SHOWN(key));
     bool is_packed = member != NULL && member->deflated;
     *out_member = is_packed ? member : NULL;
     *out_at = is_packed ? 0 : member != NULL ? member->at : found->at + opened->begin;
@@ -439,10 +422,9 @@ reshard_status rs_torch_file_place(const rs_torch_file *opened, const rs_torch_t
     uint64_t wanted = (uint64_t)(storage->view_at * storage->element_bytes) +
                       (uint64_t)(storage->elements * storage->element_bytes);
     if (wanted > bytes)
-        return rs_fail(RESHARD_ERR_CORRUPT,
-                       "its storage \"%.*s\" has %llu bytes, and the pickle says %llu",
-                       rs_slice_shown(storage->key), storage->key.bytes, (unsigned long long)bytes,
-                       (unsigned long long)wanted);
+        return rs_fail(
+            RESHARD_ERR_CORRUPT, "its storage \"%.*s\" has %llu bytes, and the pickle says %llu",
+            RS_SHOWN(storage->key), (unsigned long long)bytes, (unsigned long long)wanted);
     *out_at = at + tensor->at;
     return RESHARD_OK;
 }

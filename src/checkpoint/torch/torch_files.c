@@ -222,22 +222,53 @@ reshard_status rs_torch_occurrence(reshard_checkpoint *checkpoint, int32_t file,
     return RESHARD_OK;
 }
 
-const char *rs_torch_show(rs_arena *arena, const rs_pickle_node *node)
+reshard_status rs_torch_add(reshard_checkpoint *checkpoint, int32_t file, const rs_torch_leaf *leaf,
+                            rs_occurrences *list)
+{
+    rs_occurrence found;
+    reshard_status status = rs_torch_occurrence(checkpoint, file, leaf, &found);
+    return status == RESHARD_OK ? rs_occurrences_add(checkpoint->context, list, &found) : status;
+}
+
+reshard_status rs_torch_take_whole(void *whole, const rs_torch_leaf *leaf)
+{
+    rs_torch_whole *r = whole;
+    if (leaf->kind == RS_TORCH_VALUE)
+        return rs_torch_keep_value(r->checkpoint, r->file, leaf);
+    if (leaf->kind != RS_TORCH_TENSOR)
+        return rs_fail_about(RESHARD_ERR_UNSUPPORTED, r->checkpoint->files[r->file].name,
+                             "tensor \"%.*s\" is one rank's part of a %s; give the folder with the "
+                             "files of all ranks",
+                             rs_slice_shown(leaf->name), leaf->name.bytes,
+                             leaf->kind == RS_TORCH_DTENSOR ? "DTensor" : "ShardedTensor");
+    return rs_torch_add(r->checkpoint, r->file, leaf, &r->list);
+}
+
+static reshard_status show_value(const reshard_checkpoint *checkpoint, const rs_stored_value *value,
+                                 int64_t items_max, rs_text *text)
+{
+    (void)checkpoint;
+    rs_pickle_show_whole(value->node, items_max, text);
+    return RESHARD_OK;
+}
+
+reshard_status rs_torch_describe(rs_arena *arena, rs_stored_value *value)
 {
     char shown[VALUE_SHOWN];
-    rs_pickle_show(node, shown, sizeof shown);
-    return rs_arena_copy(arena, shown, strlen(shown) + 1, 1);
+    rs_pickle_show(value->node, shown, sizeof shown);
+    value->text = rs_arena_copy(arena, shown, strlen(shown) + 1, 1);
+    value->type = rs_pickle_type_name(value->node, &value->item_count);
+    value->show = show_value;
+    return value->text != NULL ? RESHARD_OK : rs_allocation_status();
 }
 
 reshard_status rs_torch_keep_value(reshard_checkpoint *checkpoint, int32_t file,
                                    const rs_torch_leaf *leaf)
 {
-    const rs_stored_value value = {.name = leaf->name,
-                                   .place = leaf->place,
-                                   .file = file,
-                                   .node = leaf->node,
-                                   .text = rs_torch_show(&checkpoint->arena, leaf->node)};
-    return value.text != NULL ? rs_store_add_value(checkpoint, &value) : rs_allocation_status();
+    rs_stored_value value = {
+        .name = leaf->name, .place = leaf->place, .file = file, .node = leaf->node};
+    reshard_status status = rs_torch_describe(&checkpoint->arena, &value);
+    return status == RESHARD_OK ? rs_store_add_value(checkpoint, &value) : status;
 }
 
 /* Rank files mostly hold the same values in the same order, so the search continues where the last
@@ -273,16 +304,9 @@ reshard_status rs_torch_note_common(reshard_checkpoint *checkpoint, const rs_tor
                          (long long)common->differing);
 }
 
-static int compare_names(const void *a, const void *b)
-{
-    const rs_occurrence *x = a, *y = b;
-    int order = rs_slice_compare(x->name, y->name);
-    return order != 0 ? order : (x->file > y->file) - (x->file < y->file);
-}
-
 reshard_status rs_torch_check_names(const reshard_checkpoint *checkpoint, rs_occurrences *list)
 {
-    rs_sort(list->items, (size_t)list->count, sizeof(rs_occurrence), compare_names);
+    rs_sort(list->items, (size_t)list->count, sizeof(rs_occurrence), rs_compare_occurrences);
     for (int64_t i = 1; i < list->count; i++) {
         const rs_occurrence *item = &list->items[i];
         if (item->file == item[-1].file && rs_slice_compare(item->name, item[-1].name) == 0)

@@ -38,8 +38,20 @@ reshard_status rs_torch_keep_crcs(reshard_checkpoint *checkpoint, int32_t file,
  * Errors: as rs_torch_tensor_read and rs_torch_file_place, naming tensor and file. */
 reshard_status rs_torch_occurrence(reshard_checkpoint *checkpoint, int32_t file,
                                    const rs_torch_leaf *leaf, rs_occurrence *out_occurrence);
-/* A value in short, for people, in the arena. NULL if out of memory. */
-const char *rs_torch_show(rs_arena *arena, const rs_pickle_node *node);
+/* Adds it to a list. */
+reshard_status rs_torch_add(reshard_checkpoint *checkpoint, int32_t file, const rs_torch_leaf *leaf,
+                            rs_occurrences *list);
+/* A file whose tensors are whole. */
+typedef struct rs_torch_whole {
+    reshard_checkpoint *checkpoint;
+    int32_t file;
+    rs_occurrences list;
+} rs_torch_whole;
+/* An rs_torch_leaf_fn for such a file: keeps values and adds tensors to the list. Errors:
+ * UNSUPPORTED for parts of DTensors and ShardedTensors. */
+reshard_status rs_torch_take_whole(void *whole, const rs_torch_leaf *leaf);
+/* Says what a value is by its node: its type, and in short what it holds. */
+reshard_status rs_torch_describe(rs_arena *arena, rs_stored_value *value);
 
 /* Keeps a leaf of kind VALUE with the checkpoint. */
 reshard_status rs_torch_keep_value(reshard_checkpoint *checkpoint, int32_t file,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* torch_nest.c - finds the path of every tensor and value, sorts the paths, and writes a container
  * for each beginning that several paths share. */
-#include "checkpoint/torch/torch_nest.h"
+#include "checkpoint/torch/torch_save.h"
 
 #include "base/context.h"
 #include "base/sort.h"
@@ -391,8 +391,7 @@ static reshard_status write_level(nest *n, int64_t first, int64_t end, int32_t l
             return rs_fail(RESHARD_ERR_INVALID,
                            "\"%.*s\" cannot be beside \"%.*s\": the one would be inside of the "
                            "other",
-                           rs_slice_shown(leaf->name), leaf->name.bytes,
-                           rs_slice_shown(leaf[1].name), leaf[1].name.bytes);
+                           RS_SHOWN(leaf->name), RS_SHOWN(leaf[1].name));
         if (!in_list)
             write_key(n, &leaf->steps[level]);
         if (is_leaf)

@@ -41,7 +41,7 @@ static reshard_status read_placement(const rs_pickle_node *node, int32_t ndim,
         row++;
     if (row == sizeof rows / sizeof *rows)
         return rs_fail(RESHARD_ERR_UNSUPPORTED, "its placement \"%.*s\" is not known",
-                       rs_slice_shown(name), name.bytes);
+                       RS_SHOWN(name));
     bool cuts = rows[row].kind == RS_TORCH_SHARD || rows[row].kind == RS_TORCH_STRIDED;
     const rs_pickle_node *state = node->call->state;
     if (cuts && !rs_pickle_int(state, &dim) &&
@@ -268,7 +268,7 @@ reshard_status rs_torch_cuts_take(reshard_checkpoint *checkpoint, const rs_torch
     reshard_status status = check_local(local, ndim, box + ndim);
     if (status != RESHARD_OK)
         return rs_fail_within(status, "%s: tensor \"%.*s\"", checkpoint->files[local->file].name,
-                              rs_slice_shown(local->name), local->name.bytes);
+                              RS_SHOWN(local->name));
     local->ndim = ndim;
     local->shape = box + ndim;
     local->offset = box;
@@ -298,7 +298,7 @@ static reshard_status add_dtensor(reshard_checkpoint *checkpoint, rs_torch_rank 
         status = read_spec(checkpoint, owner, rs_torch_state_field(state, "_spec"), ndim, &cuts);
     if (status != RESHARD_OK)
         return rs_fail_within(status, "%s: tensor \"%.*s\"", checkpoint->files[file].name,
-                              rs_slice_shown(leaf->name), leaf->name.bytes);
+                              RS_SHOWN(leaf->name));
     status = rs_torch_occurrence(checkpoint, file, &local, &found);
     if (status == RESHARD_OK)
         status = rs_torch_cuts_take(checkpoint, &owner->mesh, &cuts, ndim, full, &found);
@@ -386,7 +386,7 @@ static reshard_status add_sharded(reshard_checkpoint *checkpoint, int32_t file,
         status = add_nothing(checkpoint, file, leaf,
                              rs_torch_field(metadata, "tensor_properties", 2), ndim, full, list);
     return rs_fail_within(status, "%s: tensor \"%.*s\"", checkpoint->files[file].name,
-                          rs_slice_shown(leaf->name), leaf->name.bytes);
+                          RS_SHOWN(leaf->name));
 }
 
 reshard_status rs_torch_placed_add(reshard_checkpoint *checkpoint, rs_torch_rank *owner,

@@ -25,7 +25,6 @@ void rs_torch_ranks_name_file(const rs_target *target, int32_t file, int32_t ran
 
 /* For rs_format: plain tensors, and a document that says how they are split. */
 reshard_status rs_torch_ranks_lay_out(rs_laying *laying);
-reshard_status rs_torch_ranks_place(rs_target *target, int32_t file);
-reshard_status rs_torch_ranks_finish(const rs_target *target, const rs_finishing *finishing);
+extern const struct rs_torch_style rs_torch_ranks_style;
 
 #endif

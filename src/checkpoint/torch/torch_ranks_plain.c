@@ -49,14 +49,13 @@ static reshard_status take(void *user, const rs_torch_leaf *leaf)
             RESHARD_ERR_INVALID, r->checkpoint->files[r->file].name,
             "tensor \"%.*s\" is a %s, which says itself how it is split: no mesh is "
             "to be given",
-            rs_slice_shown(leaf->name), leaf->name.bytes,
-            leaf->kind == RS_TORCH_DTENSOR ? "DTensor" : "ShardedTensor");
+            RS_SHOWN(leaf->name), leaf->kind == RS_TORCH_DTENSOR ? "DTensor" : "ShardedTensor");
     reshard_status status = rs_torch_occurrence(r->checkpoint, r->file, leaf, &found);
     if (status == RESHARD_OK && found.file != r->file)
         status = rs_fail_about(RESHARD_ERR_UNSUPPORTED, r->checkpoint->files[r->file].name,
                                "tensor \"%.*s\": its storage is compressed, which is not read of "
                                "files that do not say themselves how they are split",
-                               rs_slice_shown(leaf->name), leaf->name.bytes);
+                               RS_SHOWN(leaf->name));
     return status == RESHARD_OK ? rs_occurrences_add(r->checkpoint->context, &r->list, &found)
                                 : status;
 }

@@ -5,7 +5,6 @@
 
 #include "base/context.h"
 #include "checkpoint/archive/zip_write.h"
-#include "checkpoint/torch/torch_write.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -68,9 +67,9 @@ static reshard_status draft_members(saving *s, const rs_target *target, const rs
     return status;
 }
 
-static reshard_status begin(saving *s, const rs_target *target, int32_t index,
-                            const rs_torch_style *style)
+static reshard_status begin(saving *s, const rs_target *target, int32_t index)
 {
+    const rs_torch_style *style = target->format->torch_style;
     const rs_target_file *file = &target->files[index];
     *s = (saving){.context = target->context, .before[ORDER] = rs_slice_of(byte_order)};
     s->before_count = RECORD;
@@ -99,11 +98,11 @@ static void end(saving *s)
     rs_pickle_writer_release(&s->writer);
 }
 
-reshard_status rs_torch_save_place(rs_target *target, int32_t index, const rs_torch_style *style)
+reshard_status rs_torch_save_place(rs_target *target, int32_t index)
 {
     rs_target_file *file = &target->files[index];
     saving s;
-    reshard_status status = begin(&s, target, index, style);
+    reshard_status status = begin(&s, target, index);
     for (int64_t i = 0; status == RESHARD_OK && i < file->entry_count; i++)
         target->entries[file->entry_first + i].begin =
             rs_zip_draft_data_at(s.draft, s.before_count + (size_t)i);
@@ -123,13 +122,13 @@ static reshard_status write_member(saving *s, rs_file *file, size_t index, rs_sl
 }
 
 static reshard_status finish_file(const rs_target *target, int32_t index,
-                                  const rs_finishing *finishing, const rs_torch_style *style)
+                                  const rs_finishing *finishing)
 {
     const rs_target_file *file = &target->files[index];
     rs_file *out = finishing->files[index];
     rs_zip_sum *sums = NULL;
     saving s;
-    reshard_status status = begin(&s, target, index, style);
+    reshard_status status = begin(&s, target, index);
     assert(status != RESHARD_OK || rs_zip_draft_bytes(s.draft) == file->bytes);
     if (status == RESHARD_OK) {
         sums = rs_allocate_zeroed(s.context, s.count * sizeof *sums);
@@ -143,20 +142,18 @@ static reshard_status finish_file(const rs_target *target, int32_t index,
         status = write_member(&s, out, s.count - 1, rs_slice_of(version), &sums[s.count - 1]);
     if (status == RESHARD_OK)
         status = rs_zip_draft_finish(s.draft, out, 0, sums);
-    if (sums != NULL)
-        rs_release(s.context, sums, s.count * sizeof *sums);
+    rs_release(s.context, sums, s.count * sizeof *sums);
     end(&s);
     return rs_fail_within(status, "%s", file->name);
 }
 
-reshard_status rs_torch_save_finish(const rs_target *target, const rs_finishing *finishing,
-                                    const rs_torch_style *style)
+reshard_status rs_torch_save_finish(const rs_target *target, const rs_finishing *finishing)
 {
     reshard_status status = RESHARD_OK;
     assert(finishing->sums != NULL);
     for (int32_t i = 0; status == RESHARD_OK && i < target->file_count; i++) {
         if (target->files[i].name != NULL)
-            status = finish_file(target, i, finishing, style);
+            status = finish_file(target, i, finishing);
     }
     return status;
 }

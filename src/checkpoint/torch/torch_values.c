@@ -82,7 +82,7 @@ reshard_status rs_torch_dtype_parse(rs_slice name, reshard_dtype *out_dtype)
         }
     }
     return rs_fail(RESHARD_ERR_UNSUPPORTED, "PyTorch's dtype \"%.*s\" is not one of ours",
-                   rs_slice_shown(name), name.bytes);
+                   RS_SHOWN(name));
 }
 
 reshard_status rs_torch_dtype_read(const rs_pickle_node *node, reshard_dtype *out_dtype)
@@ -174,7 +174,7 @@ static reshard_status read_storage_class(const rs_pickle_node *node, rs_torch_st
         }
     }
     return rs_fail(RESHARD_ERR_UNSUPPORTED, "a storage of class %.*s, which is not read",
-                   rs_slice_shown(name), name.bytes);
+                   RS_SHOWN(name));
 }
 
 /* Reads the view of a legacy file: None, or (key of the view, where it begins, its length). */
@@ -284,7 +284,7 @@ static reshard_status place(rs_torch_tensor *tensor, int64_t offset, const int64
            rs_multiply(storage->elements, storage->element_bytes, &view_bytes);
     if (!fits || (!is_empty && end > view_bytes))
         return rs_fail(RESHARD_ERR_CORRUPT, "its elements reach beyond its storage \"%.*s\"",
-                       rs_slice_shown(storage->key), storage->key.bytes);
+                       RS_SHOWN(storage->key));
     uint64_t view = (uint64_t)(storage->view_at * storage->element_bytes);
     tensor->at = is_empty ? 0 : view + (uint64_t)begin; /* each below 2^63 */
     if (!is_empty && !rs_strides_are_dense(tensor->ndim, tensor->shape, strides))
@@ -308,8 +308,7 @@ static reshard_status check_repeats(const rs_torch_tensor *tensor)
     return rs_fail(RESHARD_ERR_RANGE,
                    "has %lld bytes, which repeat the %lld of its storage \"%.*s\": more than %d "
                    "times is refused",
-                   (long long)bytes, (long long)stored, rs_slice_shown(storage->key),
-                   storage->key.bytes, REPEATS_MAX);
+                   (long long)bytes, (long long)stored, RS_SHOWN(storage->key), REPEATS_MAX);
 }
 
 /* torch counts pairs of 4-bit elements; we count elements. */
@@ -372,8 +371,7 @@ static reshard_status fail_kind(const rs_pickle_global *maker)
                            ? "is quantised by PyTorch"
                            : "is not dense";
     return rs_fail(RESHARD_ERR_UNSUPPORTED, "%s (%.*s.%.*s), and only dense tensors can be read",
-                   what, rs_slice_shown(maker->module), maker->module.bytes,
-                   rs_slice_shown(maker->name), maker->name.bytes);
+                   what, RS_SHOWN(maker->module), RS_SHOWN(maker->name));
 }
 
 reshard_status rs_torch_tensor_read(rs_arena *arena, const rs_pickle_node *node,

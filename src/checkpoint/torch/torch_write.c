@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* torch_write.c - writes tensors, storages and strides in PyTorch's spelling. */
-#include "checkpoint/torch/torch_write.h"
+#include "checkpoint/torch/torch_save.h"
 
 #include "base/error.h"
 #include "base/shape.h"
@@ -13,8 +13,8 @@ reshard_status rs_torch_check_dtype(rs_slice tensor, reshard_dtype dtype)
     if (rs_torch_dtype_name(dtype) != NULL && reshard_dtype_bits(dtype) % 8 == 0)
         return RESHARD_OK;
     return rs_fail(RESHARD_ERR_UNSUPPORTED,
-                   "tensor \"%.*s\": PyTorch's files cannot hold elements of %s",
-                   rs_slice_shown(tensor), tensor.bytes, reshard_dtype_name(dtype));
+                   "tensor \"%.*s\": PyTorch's files cannot hold elements of %s", RS_SHOWN(tensor),
+                   reshard_dtype_name(dtype));
 }
 
 void rs_torch_write_numbers(rs_pickle_writer *writer, int32_t count, const int64_t *numbers)

@@ -56,7 +56,7 @@ static reshard_status list_tensor(rs_arena *arena, const rs_selected *item,
 {
     if (memchr(item->name.bytes, '\0', item->name.count) != NULL)
         return rs_fail(RESHARD_ERR_UNSUPPORTED, "tensor \"%.*s\": maps take no names with a NUL",
-                       rs_slice_shown(item->name), item->name.bytes);
+                       RS_SHOWN(item->name));
     char *name = rs_arena_allocate(arena, item->name.count + 1);
     if (name == NULL)
         return rs_allocation_status();
@@ -122,9 +122,8 @@ static reshard_status leave_states(rs_mapped_order *order, const reshard_checkpo
             order,
             "%lld tensor%s of an optimizer %s left out (\"%.*s\"%s): %s not stored parameter by "
             "parameter, as Megatron does with fully_reshardable",
-            (long long)uncut, uncut == 1 ? "" : "s", uncut == 1 ? "is" : "are",
-            rs_slice_shown(first), first.bytes, uncut == 1 ? "" : " and others",
-            uncut == 1 ? "it is" : "they are");
+            (long long)uncut, uncut == 1 ? "" : "s", uncut == 1 ? "is" : "are", RS_SHOWN(first),
+            uncut == 1 ? "" : " and others", uncut == 1 ? "it is" : "they are");
     if (status == RESHARD_OK && states != 0)
         status = say(order, "%lld state%s of an optimizer stay%s behind", (long long)states,
                      states == 1 ? "" : "s", states == 1 ? "s" : "");
@@ -322,14 +321,12 @@ static reshard_status add_check(const rs_map_making *mapping, int64_t tensor,
     if (use->fate == RESHARD_MAP_EXPECTED)
         return rs_fail_within(
             rs_mapped_constant(mapping->arena, check->tensor->dtype, use->value, &check->constant),
-            "line %d of the map, for \"%.*s\"", (int)use->line, rs_slice_shown(check->tensor->name),
-            check->tensor->name.bytes);
+            "line %d of the map, for \"%.*s\"", (int)use->line, RS_SHOWN(check->tensor->name));
     check->same_as = mapping->items[use->same_as].stored;
     if (check->same_as->dtype == check->tensor->dtype)
         return RESHARD_OK;
     return rs_fail(RESHARD_ERR_INVALID, "\"%.*s\" is no copy of \"%.*s\": their dtypes differ",
-                   rs_slice_shown(check->tensor->name), check->tensor->name.bytes,
-                   rs_slice_shown(check->same_as->name), check->same_as->name.bytes);
+                   RS_SHOWN(check->tensor->name), RS_SHOWN(check->same_as->name));
 }
 
 /* Lists what has to be compared, and says what is dropped. */
@@ -352,8 +349,8 @@ static reshard_status look_at_uses(const rs_map_making *mapping, int64_t count,
     }
     if (status == RESHARD_OK && dropped != 0)
         status = say(order, "the map drops %lld tensor%s (\"%.*s\"%s)", (long long)dropped,
-                     dropped == 1 ? "" : "s", rs_slice_shown(mapping->items[first].name),
-                     mapping->items[first].name.bytes, dropped == 1 ? "" : " and others");
+                     dropped == 1 ? "" : "s", RS_SHOWN(mapping->items[first].name),
+                     dropped == 1 ? "" : " and others");
     if (status == RESHARD_OK && surplus != 0)
         status = say(order, "the map cuts off %lld element%s of padding", (long long)surplus,
                      surplus == 1 ? "" : "s");

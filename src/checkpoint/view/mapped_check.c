@@ -33,14 +33,13 @@ static reshard_status fail_at(const rs_mapped_check *check, const int64_t *offse
         return rs_fail(RESHARD_ERR_CHECK,
                        "tensor \"%.*s\" does not equal \"%.*s\", as line %d of the map requires: "
                        "element [%s] differs",
-                       rs_slice_shown(tensor->name), tensor->name.bytes,
-                       rs_slice_shown(check->same_as->name), check->same_as->name.bytes,
-                       (int)check->line, shown);
+                       RS_SHOWN(tensor->name), RS_SHOWN(check->same_as->name), (int)check->line,
+                       shown);
     return rs_fail(
         RESHARD_ERR_CHECK,
         "tensor \"%.*s\" is not %.17g everywhere, as line %d of the map requires: element "
         "[%s] differs",
-        rs_slice_shown(tensor->name), tensor->name.bytes, check->value, (int)check->line, shown);
+        RS_SHOWN(tensor->name), check->value, (int)check->line, shown);
 }
 
 static reshard_status compare_box(const comparing *c, const rs_mapped_check *check,
@@ -92,7 +91,6 @@ reshard_status rs_mapped_compare(const rs_mapped *mapped, const rs_team *team)
     for (int64_t i = team->rank; status == RESHARD_OK && i < mapped->check_count;
          i += team->rank_count)
         status = compare_tensor(&c, &mapped->checks[i]);
-    if (c.memory != NULL)
-        rs_release(team->context, c.memory, 3 * PART_BYTES);
+    rs_release(team->context, c.memory, 3 * PART_BYTES);
     return rs_team_agree(team, status);
 }

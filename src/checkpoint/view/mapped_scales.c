@@ -65,8 +65,7 @@ static reshard_status refuse(const scale_check *c, int64_t codes, int64_t compan
     return rs_fail_hint(RESHARD_ERR_UNSUPPORTED, RESHARD_HINT_DEQUANTIZE, "",
                         "the map makes \"%.*s\" of the quantised \"%.*s\", but leaves \"%.*s\" as "
                         "it is, which says what the codes mean; dequantise the weights first",
-                        rs_slice_shown(to), to.bytes, rs_slice_shown(from), from.bytes,
-                        rs_slice_shown(scale), scale.bytes);
+                        RS_SHOWN(to), RS_SHOWN(from), RS_SHOWN(scale));
 }
 
 /* Compares a companion with all codes of its module, whose names are near its own. */

@@ -150,19 +150,19 @@ static reshard_status check_links(const reshard_map_target *target, const rs_for
             return rs_fail(RESHARD_ERR_UNSUPPORTED,
                            "line %d of the map joins \"%.*s\" (%s) and \"%.*s\" (%s) to "
                            "\"%.200s\"; cast one of them in a conversion before this one",
-                           (int)target->line, rs_slice_shown(first->name), first->name.bytes,
-                           reshard_dtype_name(first->dtype), rs_slice_shown(source->name),
-                           source->name.bytes, reshard_dtype_name(source->dtype), target->name);
+                           (int)target->line, RS_SHOWN(first->name),
+                           reshard_dtype_name(first->dtype), RS_SHOWN(source->name),
+                           reshard_dtype_name(source->dtype), target->name);
         if (target->added != 0 && !rs_cast_supports(source->dtype, RESHARD_F64))
             return rs_fail(RESHARD_ERR_UNSUPPORTED,
                            "line %d of the map adds %.17g to \"%.*s\", but %s is not a float type",
-                           (int)target->line, target->added, rs_slice_shown(source->name),
-                           source->name.bytes, reshard_dtype_name(source->dtype));
+                           (int)target->line, target->added, RS_SHOWN(source->name),
+                           reshard_dtype_name(source->dtype));
         if (source->opaque)
             return rs_fail(RESHARD_ERR_UNSUPPORTED,
                            "line %d of the map rearranges \"%.*s\", but elements of %s can only "
                            "be copied as a whole",
-                           (int)target->line, rs_slice_shown(source->name), source->name.bytes,
+                           (int)target->line, RS_SHOWN(source->name),
                            reshard_dtype_name(source->dtype));
     }
     return RESHARD_OK;

@@ -7,7 +7,6 @@
 
 #include "base/context.h"
 #include "base/digest.h"
-#include "base/shape.h"
 #include "base/thread_state.h"
 #include "layout/derive.h"
 #include "layout/layout.h"
@@ -91,21 +90,14 @@ static reshard_status make_shards(rs_distribution *distribution, reshard_dtype d
 static reshard_status make_tensor(rs_distribution *distribution, reshard_dtype dtype,
                                   reshard_tensor **out_tensor)
 {
-    reshard_context *context = distribution->context;
     const reshard_layout *layout = distribution->layout;
-    reshard_tensor *tensor = rs_allocate_zeroed(context, sizeof *tensor);
+    reshard_tensor *tensor =
+        rs_tensor_header(distribution->context, dtype, layout->ndim, layout->shape, layout->volume);
     if (tensor == NULL) {
         reshard_status status = rs_allocation_status();
         rs_distribution_release(distribution);
         return status;
     }
-    atomic_init(&tensor->references, 1);
-    tensor->context = context;
-    tensor->dtype = dtype;
-    tensor->ndim = layout->ndim;
-    tensor->volume = layout->volume;
-    memcpy(tensor->shape, layout->shape, sizeof tensor->shape);
-    rs_dense_strides(tensor->ndim, tensor->shape, tensor->strides);
     tensor->distribution = distribution;
     *out_tensor = tensor;
     return RESHARD_OK;

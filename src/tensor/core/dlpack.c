@@ -7,6 +7,8 @@
 #include "base/error.h"
 #include "tensor/core/tensor.h"
 
+#include <reshard/dlpack.h>
+
 #include <inttypes.h>
 #include <string.h>
 

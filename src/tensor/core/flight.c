@@ -51,11 +51,7 @@ reshard_status rs_flight_start(reshard_context *context, reshard_tensor *source,
         flight->exec = rs_exec_cache_take(flight->cache, flight->digest);
         assert(flight->exec == exec);
     }
-    if (status == RESHARD_OK)
-        *out_tensor = target;
-    else
-        reshard_tensor_release(target);
-    return status;
+    return rs_tensor_hand_out(status, target, out_tensor);
 }
 
 reshard_status rs_flight_land(const reshard_tensor *tensor)

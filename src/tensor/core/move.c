@@ -9,47 +9,10 @@
 
 #include "base/context.h"
 #include "base/error.h"
-#include "tensor/core/scope.h"
-#include "transport/agree.h"
+
+#include <reshard/group.h>
 
 #include <assert.h>
-#include <stdio.h>
-#include <string.h>
-
-/* ---- agreement ------------------------------------------------------------------------------- */
-
-reshard_status rs_agree(reshard_group *group, reshard_status status, const uint64_t digest[2],
-                        const char *what, uint64_t number, bool *out_all_same)
-{
-    assert(group != NULL && what != NULL);
-    char request[96];
-    (void)snprintf(request, sizeof request, "%s: the request", what);
-    rs_claim claim = {.what = request};
-    uint64_t numbers[RS_AGREE_NUMBERS] = {number, ~number}; /* of which the largest come back */
-    if (digest != NULL)
-        memcpy(claim.digest, digest, sizeof claim.digest);
-    rs_scope_use_group(group);
-    status = rs_group_agree_on(group, status, digest != NULL ? &claim : NULL, numbers);
-    if (status != RESHARD_OK) {
-        rs_scope_note_told(group);
-        return status;
-    }
-    group->failure_told = 0;
-    if (out_all_same != NULL)
-        *out_all_same = number != 0 && numbers[0] == number && numbers[1] == ~number;
-    return RESHARD_OK;
-}
-
-void rs_agree_on_failure(void)
-{
-    const reshard_scope *scope = rs_thread_state_get()->scope;
-    if (scope == NULL || scope->status == RESHARD_OK || scope->group == NULL ||
-        rs_scope_has_told(scope, scope->group))
-        return;
-    (void)rs_agree(scope->group, reshard_scope_status(scope), NULL, "", 0, NULL);
-}
-
-/* ---- moving ---------------------------------------------------------------------------------- */
 
 /* The addresses of the shards at both ends of a move, listed before the ranks agree. */
 typedef struct ends {
@@ -98,8 +61,8 @@ reshard_status rs_move_begin(reshard_context *context, reshard_status status,
         status = list_ends(context, source, target, &e);
     if (status == RESHARD_OK && !still)
         exec = rs_exec_cache_find(cache, digest);
-    status = rs_agree(rs_exec_cache_group(cache), status, digest, "redistribute",
-                      rs_exec_number(exec), &all_hit);
+    status = rs_agree_on(rs_exec_cache_group(cache), status, digest, "redistribute",
+                         rs_exec_number(exec), &all_hit);
     if (status == RESHARD_OK && !still && !all_hit)
         status = rs_exec_cache_make(cache, status, key, digest, &exec);
     if (status == RESHARD_OK && !still)
@@ -148,11 +111,7 @@ reshard_status rs_redistribute_keyed(reshard_context *context, const reshard_ten
     bool still = false;
     reshard_status status = rs_move_target(context, source, key, &target, &still);
     status = move(context, status, source, key, still, target);
-    if (status == RESHARD_OK)
-        *out_tensor = target;
-    else
-        reshard_tensor_release(target);
-    return status;
+    return rs_tensor_hand_out(status, target, out_tensor);
 }
 
 /* Whether a shard of one lies in the same memory as a shard of the other. */
@@ -171,8 +130,7 @@ reshard_status rs_redistribute_into(reshard_status status, const reshard_tensor 
                                     reshard_tensor *target)
 {
     if (status != RESHARD_OK)
-        return rs_agree(rs_distributed_group(source), status, NULL, "redistribute_into", false,
-                        NULL);
+        return rs_agree(rs_distributed_group(source), status, "redistribute_into");
     rs_distribution *from = source->distribution, *to = target->distribution;
     rs_exec_key key = {from->layout, to->layout, source->dtype, target->dtype, false};
     if (share_memory(from, to))
@@ -189,4 +147,35 @@ reshard_status rs_redistribute(reshard_context *context, const reshard_tensor *s
     assert(source->distribution != NULL && layout != NULL);
     rs_exec_key key = {source->distribution->layout, layout, source->dtype, dtype, false};
     return rs_redistribute_keyed(context, source, &key, out_tensor);
+}
+
+reshard_status rs_redistribute_after(reshard_status status, reshard_group *group, const char *what,
+                                     reshard_context *context, const reshard_tensor *source,
+                                     reshard_layout *layout, reshard_dtype dtype,
+                                     reshard_tensor **out_tensor)
+{
+    if (status != RESHARD_OK)
+        return rs_agree(group, status, what);
+    return rs_redistribute(context, source, layout, dtype, out_tensor);
+}
+
+reshard_status rs_gather_whole(reshard_context *context, reshard_status status, const char *what,
+                               const reshard_tensor *source, int32_t root,
+                               reshard_tensor **out_local)
+{
+    reshard_group *group = rs_distributed_group(source);
+    reshard_layout *layout = NULL;
+    reshard_tensor *whole = NULL;
+    if (status == RESHARD_OK)
+        status = rs_layout_simple(context, reshard_group_size(group), root, NULL, source->ndim,
+                                  source->shape, &layout);
+    status =
+        rs_redistribute_after(status, group, what, context, source, layout, source->dtype, &whole);
+    if (status == RESHARD_OK)
+        *out_local = whole->distribution->shard_count > 0
+                         ? reshard_tensor_retain(whole->distribution->shards[0])
+                         : NULL;
+    reshard_tensor_release(whole);
+    reshard_layout_release(layout);
+    return status;
 }

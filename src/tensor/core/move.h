@@ -1,20 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* move.h - moving distributed tensors between layouts, and the agreement that comes before. */
+/* move.h - moving distributed tensors between layouts. */
 #ifndef RS_TENSOR_CORE_MOVE_H
 #define RS_TENSOR_CORE_MOVE_H
 
 #include "tensor/core/distribution.h"
-
-/* Collective. The first step of every collective call. Succeeds if all ranks pass RESHARD_OK and
- * the same digest. Otherwise it fails on all of them, with the error of the lowest rank that
- * failed, or with MISMATCH naming two ranks. A rank that passes no digest (NULL) accepts any.
- * `what` names the call in the error text. *out_all_same tells whether all ranks passed the
- * same number, and not 0. */
-reshard_status rs_agree(reshard_group *group, reshard_status status, const uint64_t digest[2],
-                        const char *what, uint64_t number, bool *out_all_same);
-/* Tells the other ranks that this rank cannot start a computation because its scope has failed.
- * Does nothing if they know already. */
-void rs_agree_on_failure(void);
+#include "tensor/core/failure.h"
 
 /* Collective. Gives the values in another layout and dtype. If the dtype stays and every rank has
  * the same shards in both layouts, the result shares them. Not recorded for gradients. */
@@ -38,5 +28,18 @@ reshard_status rs_move_begin(reshard_context *context, reshard_status status,
  * two tensors share memory. Not recorded for gradients. */
 reshard_status rs_redistribute_into(reshard_status status, const reshard_tensor *source,
                                     reshard_tensor *target);
+
+/* rs_redistribute as the last of several steps: `status` is the result of this rank's earlier ones.
+ * If it is an error, source and layout may be NULL, and all ranks of the group fail; `what` names
+ * the call. */
+reshard_status rs_redistribute_after(reshard_status status, reshard_group *group, const char *what,
+                                     reshard_context *context, const reshard_tensor *source,
+                                     reshard_layout *layout, reshard_dtype dtype,
+                                     reshard_tensor **out_tensor);
+/* Collective. Gathers the whole tensor on every rank of its group, or on `root` alone if that is
+ * not -1. *out_local is a reference, or NULL on a rank that gets nothing. */
+reshard_status rs_gather_whole(reshard_context *context, reshard_status status, const char *what,
+                               const reshard_tensor *source, int32_t root,
+                               reshard_tensor **out_local);
 
 #endif

@@ -6,7 +6,7 @@
 #include "tensor/core/scope.h"
 #include "base/context.h"
 #include "base/error.h"
-#include "transport/group.h"
+#include "tensor/core/failure.h"
 
 #include <reshard/group.h>
 
@@ -107,8 +107,8 @@ reshard_status rs_scope_leave(reshard_scope *scope)
     state->scope = scope->outer;
     if (scope->group != NULL)
         rs_scope_use_group(scope->group);
-    if (scope->outer != NULL && scope->outer->failure == 0 && scope->status != RESHARD_OK)
-        scope->outer->failure = scope->failure; /* the same failure, so nobody is told twice */
+    if (scope->status != RESHARD_OK)
+        rs_scope_hand_on_failure(scope);
     state->gradients_off = scope->gradients_off;
     rs_hook_pairs_unwind(scope->hooks);
     free_tensors(scope);
@@ -183,41 +183,13 @@ reshard_context *rs_scope_context(void)
     return scope != NULL ? scope->context : NULL;
 }
 
-void rs_scope_use_group(reshard_group *group)
-{
-    reshard_scope *scope = rs_thread_state_get()->scope;
-    if (scope == NULL || scope->group == group)
-        return;
-    reshard_group_release(scope->group);
-    scope->group = reshard_group_retain(group);
-}
-
-void rs_scope_note_told(reshard_group *group)
-{
-    rs_thread_state *state = rs_thread_state_get();
-    if (state->scope == NULL)
-        return;
-    if (state->scope->failure == 0)
-        state->scope->failure = ++state->failure_count;
-    group->failure_told = state->scope->failure;
-}
-
-bool rs_scope_has_told(const reshard_scope *scope, const reshard_group *group)
-{
-    return scope->failure != 0 && group->failure_told == scope->failure;
-}
-
 static reshard_status own_in(reshard_scope *scope, reshard_tensor *tensor)
 {
     assert(scope != NULL && scope->count <= scope->capacity);
-    if (scope->count == scope->capacity) {
-        void *tensors = scope->tensors;
-        reshard_status status = rs_grow(scope->context, &tensors, &scope->capacity,
-                                        scope->count + 1, sizeof *scope->tensors);
-        scope->tensors = tensors;
-        if (status != RESHARD_OK)
-            return status;
-    }
+    reshard_status status = rs_grow(scope->context, &scope->tensors, &scope->capacity,
+                                    scope->count + 1, sizeof *scope->tensors);
+    if (status != RESHARD_OK)
+        return status;
     scope->tensors[scope->count++] = tensor;
     return RESHARD_OK;
 }

@@ -38,13 +38,6 @@ reshard_tensor *rs_scope_own(reshard_tensor *tensor);
 /* Ends a computation: hands its result to the innermost scope if `status` is OK; otherwise releases
  * the result, notes the error and returns NULL. tensor may be NULL on failure. */
 reshard_tensor *rs_scope_finish(reshard_status status, reshard_tensor *tensor);
-/* Notes the group of a computation, so that a rank that fails later can tell that group's ranks. */
-void rs_scope_use_group(struct reshard_group *group);
-/* Notes that all ranks of the group know of the innermost scope's failure. The failure itself may
- * be noted after this call. */
-void rs_scope_note_told(struct reshard_group *group);
-/* Whether all ranks of the group know of the scope's failure. */
-bool rs_scope_has_told(const reshard_scope *scope, const struct reshard_group *group);
 /* The context of the innermost scope. */
 reshard_context *rs_scope_context(void);
 /* Returns the status of the innermost scope and sets its error text. */

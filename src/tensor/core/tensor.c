@@ -80,17 +80,6 @@ static void release_storage(rs_storage *storage)
     rs_release(storage->context, storage, sizeof *storage);
 }
 
-static rs_storage *make_storage(reshard_context *context)
-{
-    rs_storage *storage = rs_allocate_zeroed(context, sizeof *storage);
-    if (storage != NULL) {
-        storage->context = context;
-        atomic_init(&storage->references, 1);
-        atomic_init(&storage->version, 0);
-    }
-    return storage;
-}
-
 reshard_status rs_count_bytes(reshard_dtype dtype, int64_t volume, size_t *out_bytes)
 {
     assert(volume >= 0);
@@ -106,8 +95,8 @@ reshard_status rs_count_bytes(reshard_dtype dtype, int64_t volume, size_t *out_b
 
 /* ---- creating and releasing ------------------------------------------------------------------ */
 
-static reshard_tensor *make_header(reshard_context *context, reshard_dtype dtype, int32_t ndim,
-                                   const int64_t *shape, int64_t volume)
+reshard_tensor *rs_tensor_header(reshard_context *context, reshard_dtype dtype, int32_t ndim,
+                                 const int64_t *shape, int64_t volume)
 {
     reshard_tensor *tensor = rs_allocate_zeroed(context, sizeof *tensor);
     if (tensor == NULL)
@@ -123,38 +112,54 @@ static reshard_tensor *make_header(reshard_context *context, reshard_dtype dtype
     return tensor;
 }
 
+reshard_status rs_tensor_hand_out(reshard_status status, reshard_tensor *made,
+                                  reshard_tensor **out_tensor)
+{
+    if (status == RESHARD_OK)
+        *out_tensor = made;
+    else
+        reshard_tensor_release(made);
+    return status;
+}
+
+/* Counts the bytes of a tensor, and makes its header and a storage without memory. */
+static reshard_status make_empty(reshard_context *context, reshard_dtype dtype, int32_t ndim,
+                                 const int64_t *shape, size_t *out_bytes,
+                                 reshard_tensor **out_tensor)
+{
+    int64_t volume = 0;
+    reshard_status status = rs_extents_check(ndim, shape, &volume);
+    if (status == RESHARD_OK)
+        status = rs_count_bytes(dtype, volume, out_bytes);
+    if (status != RESHARD_OK)
+        return status;
+    reshard_tensor *tensor = rs_tensor_header(context, dtype, ndim, shape, volume);
+    rs_storage *storage = tensor != NULL ? rs_allocate_zeroed(context, sizeof *storage) : NULL;
+    if (storage == NULL)
+        return rs_tensor_hand_out(rs_allocation_status(), tensor, out_tensor);
+    storage->context = context;
+    atomic_init(&storage->references, 1);
+    atomic_init(&storage->version, 0);
+    tensor->storage = storage;
+    *out_tensor = tensor;
+    return RESHARD_OK;
+}
+
 reshard_status rs_tensor_make(reshard_context *context, reshard_dtype dtype, int32_t ndim,
                               const int64_t *shape, reshard_tensor **out_tensor)
 {
-    int64_t volume = 0;
+    reshard_tensor *tensor = NULL;
     size_t bytes = 0;
-    reshard_status status = rs_extents_check(ndim, shape, &volume);
-    if (status == RESHARD_OK)
-        status = rs_count_bytes(dtype, volume, &bytes);
+    reshard_status status = make_empty(context, dtype, ndim, shape, &bytes, &tensor);
     if (status != RESHARD_OK)
         return status;
-    reshard_tensor *tensor = make_header(context, dtype, ndim, shape, volume);
-    rs_storage *storage = tensor != NULL ? make_storage(context) : NULL;
-    if (storage == NULL) {
-        status = rs_allocation_status();
-        goto out;
-    }
-    storage->bytes = rs_block_allocate(context, bytes);
-    if (storage->bytes == NULL) {
-        status = rs_allocation_status();
-        goto out;
-    }
-    storage->byte_count = bytes;
-    storage->own = true;
-    tensor->storage = storage;
-    tensor->data = storage->bytes;
-    storage = NULL;
+    tensor->data = tensor->storage->bytes = rs_block_allocate(context, bytes);
+    if (tensor->data == NULL)
+        return rs_tensor_hand_out(rs_allocation_status(), tensor, out_tensor);
+    tensor->storage->byte_count = bytes;
+    tensor->storage->own = true;
     *out_tensor = tensor;
-    tensor = NULL;
-out:
-    release_storage(storage);
-    reshard_tensor_release(tensor);
-    return status;
+    return RESHARD_OK;
 }
 
 reshard_status reshard_tensor_create(reshard_context *context, reshard_dtype dtype, int32_t ndim,
@@ -207,29 +212,18 @@ reshard_status reshard_tensor_borrow(reshard_context *context, reshard_dtype dty
                                      void (*release)(void *user), void *user,
                                      reshard_tensor **out_tensor)
 {
-    int64_t volume = 0;
+    reshard_tensor *tensor = NULL;
     size_t bytes = 0;
-    reshard_status status = rs_extents_check(ndim, shape, &volume);
-    if (status == RESHARD_OK)
-        status = rs_count_bytes(dtype, volume, &bytes);
+    reshard_status status = make_empty(context, dtype, ndim, shape, &bytes, &tensor);
     if (status == RESHARD_OK && strides != NULL)
         status = check_strides(ndim, shape, strides, rs_element_bytes(dtype));
-    if (status == RESHARD_OK && volume != 0 && memory == NULL)
+    if (status == RESHARD_OK && tensor->volume != 0 && memory == NULL)
         status = rs_fail(RESHARD_ERR_INVALID, "the memory of a tensor is NULL");
     if (status != RESHARD_OK)
-        return status;
-    reshard_tensor *tensor = make_header(context, dtype, ndim, shape, volume);
-    rs_storage *storage = tensor != NULL ? make_storage(context) : NULL;
-    if (storage == NULL) {
-        status = rs_allocation_status();
-        reshard_tensor_release(tensor);
-        return status;
-    }
-    storage->bytes = memory;
-    storage->release = release;
-    storage->user = user;
-    tensor->storage = storage;
-    tensor->data = memory;
+        return rs_tensor_hand_out(status, tensor, out_tensor);
+    tensor->data = tensor->storage->bytes = memory;
+    tensor->storage->release = release;
+    tensor->storage->user = user;
     if (strides != NULL && ndim > 0)
         memcpy(tensor->strides, strides, (size_t)ndim * sizeof *strides);
     *out_tensor = tensor;
@@ -245,7 +239,7 @@ reshard_status rs_tensor_view(reshard_context *context, const reshard_tensor *te
     reshard_status status = rs_extents_check(ndim, shape, &volume);
     if (status != RESHARD_OK)
         return status;
-    reshard_tensor *view = make_header(context, tensor->dtype, ndim, shape, volume);
+    reshard_tensor *view = rs_tensor_header(context, tensor->dtype, ndim, shape, volume);
     if (view == NULL)
         return rs_allocation_status();
     if (ndim > 0)
@@ -278,15 +272,6 @@ void rs_tensor_drop_data(reshard_tensor *tensor)
     release_storage(tensor->storage);
     tensor->storage = NULL;
     tensor->data = NULL;
-}
-
-void rs_tensor_lend_data(reshard_tensor *tensor, const reshard_tensor *from, ptrdiff_t at)
-{
-    assert(from->storage != NULL && tensor->dtype == from->dtype);
-    rs_tensor_drop_data(tensor);
-    rs_reference_add(&from->storage->references);
-    tensor->storage = from->storage;
-    tensor->data = tensor->volume > 0 ? from->data + at : from->data;
 }
 
 rs_sameness rs_sameness_of(int32_t count, reshard_tensor *const *inputs)

@@ -75,9 +75,15 @@ struct reshard_tensor {
     int32_t node_output;
 };
 
+/* Makes a tensor that has a dtype, a shape and dense strides, and nothing else. */
+reshard_tensor *rs_tensor_header(reshard_context *context, reshard_dtype dtype, int32_t ndim,
+                                 const int64_t *shape, int64_t volume);
 /* Makes a dense tensor with undefined contents. */
 reshard_status rs_tensor_make(reshard_context *context, reshard_dtype dtype, int32_t ndim,
                               const int64_t *shape, reshard_tensor **out_tensor);
+/* Ends a function that makes a tensor: hands it out if `status` is OK, otherwise releases it. */
+reshard_status rs_tensor_hand_out(reshard_status status, reshard_tensor *made,
+                                  reshard_tensor **out_tensor);
 /* Makes another tensor over the same storage (or distribution), without gradients. */
 reshard_status rs_tensor_alias(reshard_context *context, const reshard_tensor *tensor,
                                reshard_tensor **out_tensor);
@@ -97,8 +103,6 @@ reshard_status rs_tensor_densify(reshard_context *context, reshard_tensor *tenso
 void rs_tensor_copy(const reshard_tensor *source, reshard_tensor *target);
 /* Releases the memory of a local tensor. Dtype, shape and strides stay. */
 void rs_tensor_drop_data(reshard_tensor *tensor);
-/* Gives a tensor without memory that of `from`, starting at byte `at`. */
-void rs_tensor_lend_data(reshard_tensor *tensor, const reshard_tensor *from, ptrdiff_t at);
 /* The sameness of a result computed from these inputs. */
 rs_sameness rs_sameness_of(int32_t count, reshard_tensor *const *inputs);
 rs_kin rs_kin_of(int32_t count, reshard_tensor *const *inputs);

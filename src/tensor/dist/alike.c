@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "layout/layout.h"
 #include "spec/spec.h"
-#include "tensor/core/scope.h"
+#include "tensor/core/failure.h"
 #include "tensor/dist/lift.h"
 #include "tensor/dist/outline.h"
 #include "text/text.h"

@@ -163,8 +163,5 @@ reshard_status rs_axes_layout(const rs_axes *axes, int32_t ndim, const int64_t *
     sort_cuts(&sorted);
     reshard_status status =
         reshard_spec_create(context, (reshard_mesh *)axes->mesh, sorted.count, sorted.cuts, &spec);
-    if (status == RESHARD_OK)
-        status = reshard_layout_create(context, spec, ndim, shape, out_layout);
-    reshard_spec_release(spec);
-    return status;
+    return rs_layout_take(context, status, spec, ndim, shape, out_layout);
 }

@@ -3,7 +3,28 @@
 #include "base/error.h"
 #include "tensor/core/dense.h"
 #include "tensor/core/scope.h"
+#include "tensor/dist/spread.h"
 #include "tensor/grad/node.h"
+
+reshard_status rs_cast_shards(reshard_tensor *tensor, reshard_dtype dtype,
+                              reshard_tensor **out_tensor)
+{
+    if (tensor->dtype == dtype) {
+        *out_tensor = reshard_tensor_retain(tensor);
+        return RESHARD_OK;
+    }
+    const rs_distribution *d = tensor->distribution;
+    reshard_tensor *made = NULL;
+    reshard_status status =
+        rs_distributed_make(rs_scope_context(), d->cache, d->layout, dtype, &made);
+    for (int64_t i = 0; i < d->shard_count && status == RESHARD_OK; i++) {
+        reshard_tensor **shard = &made->distribution->shards[i];
+        reshard_tensor_release(*shard);
+        *shard = NULL;
+        status = rs_tensor_convert(d->shards[i], dtype, shard);
+    }
+    return rs_tensor_hand_out(status, made, out_tensor);
+}
 
 static void backward_cast(rs_node *node, reshard_tensor *const *gradients,
                           reshard_tensor **out_gradients)

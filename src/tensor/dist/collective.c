@@ -9,7 +9,7 @@
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/error.h"
-#include "base/shape.h"
+#include "collective/ends.h"
 #include "layout/layout.h"
 #include "tensor/core/dense.h"
 #include "tensor/core/move.h"
@@ -21,23 +21,13 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* How the values lie on the ranks at one end of the exchange. */
-typedef enum form {
-    COPIES,        /* R */
-    CONTRIBUTIONS, /* P */
-    CHUNKS,        /* S(0) */
-    ROWS,          /* S(0=..): as many rows as each rank has */
-    AT_ROOT,       /* 1[root]: R */
-    ADDRESSED      /* for all_to_all: the rows that were sent to each rank */
-} form;
-
 typedef struct exchange {
     const char *name;
     reshard_group *group;
-    form source, target;
+    rs_form source, target;
     reshard_reduction reduction;
     int32_t root;
-    const int64_t *send_rows, *receive_rows; /* only if ADDRESSED */
+    const int64_t *send_rows, *receive_rows; /* only if RS_FORM_RECEIVED */
 } exchange;
 
 /* What the operation keeps for its backward step. */
@@ -82,7 +72,8 @@ static bool same_rows(const rs_outline *a, const rs_outline *b)
 static reshard_status compare(const exchange *x, const rs_outline *all, rs_outline *out_whole)
 {
     int32_t size = reshard_group_size(x->group);
-    bool rows = x->source == ROWS, free = x->source == AT_ROOT && x->target == CHUNKS;
+    bool rows = x->source == RS_FORM_PARTS;
+    bool free = x->source == RS_FORM_AT_ROOT && x->target == RS_FORM_PARTS;
     for (int32_t i = 1; i < size; i++) {
         if (all[i].number != all[0].number)
             return rs_fail(RESHARD_ERR_MISMATCH,
@@ -90,8 +81,8 @@ static reshard_status compare(const exchange *x, const rs_outline *all, rs_outli
     }
     if (x->root < 0 || x->root >= size)
         return rs_fail(RESHARD_ERR_RANGE, "rank %d is not in the group of %d", x->root, size);
-    *out_whole = all[x->source == AT_ROOT ? x->root : 0];
-    if ((rows || x->target == CHUNKS) && out_whole->ndim < 1)
+    *out_whole = all[x->source == RS_FORM_AT_ROOT ? x->root : 0];
+    if ((rows || x->target == RS_FORM_PARTS) && out_whole->ndim < 1)
         return rs_fail(RESHARD_ERR_INVALID, "a tensor without dimensions has no rows");
     if (rows)
         out_whole->shape[0] = 0;
@@ -102,7 +93,7 @@ static reshard_status compare(const exchange *x, const rs_outline *all, rs_outli
         if (!fits)
             return rs_fail(RESHARD_ERR_MISMATCH,
                            "rank %d has a tensor of another shape or dtype than rank %d", i,
-                           x->source == AT_ROOT ? x->root : 0);
+                           x->source == RS_FORM_AT_ROOT ? x->root : 0);
         if (rows && !rs_add(out_whole->shape[0], all[i].shape[0], &out_whole->shape[0]))
             return rs_fail(RESHARD_ERR_RANGE, "more than 2^63-1 rows");
     }
@@ -128,49 +119,6 @@ static reshard_status check_counts(const exchange *x, const reshard_tensor *tens
     return RESHARD_OK;
 }
 
-/* Makes the spec of the received rows. sent[i * size + j] rows go from rank i to rank j, whose
- * shard has one piece for every rank that sends it any. */
-static reshard_status address(const exchange *x, const rs_outline *whole, const int64_t *sent,
-                              reshard_spec **out_spec)
-{
-    int64_t size = reshard_group_size(x->group);
-    reshard_context *context = rs_scope_context();
-    size_t piece_bytes = (size_t)size * (size_t)size * sizeof(reshard_piece);
-    size_t shard_bytes = (size_t)size * sizeof(reshard_shard);
-    reshard_piece *pieces = rs_allocate_zeroed(context, piece_bytes);
-    reshard_shard *shards = pieces != NULL ? rs_allocate_zeroed(context, shard_bytes) : NULL;
-    reshard_status status = shards != NULL ? RESHARD_OK : rs_allocation_status();
-    int64_t strides[RESHARD_NDIM_MAX];
-    rs_dense_strides(whole->ndim, whole->shape, strides);
-    for (int64_t j = 0; j < size && status == RESHARD_OK; j++) {
-        shards[j].rank = (int32_t)j;
-        shards[j].ndim = whole->ndim;
-        memcpy(shards[j].shape, whole->shape, sizeof shards[j].shape);
-        shards[j].shape[0] = 0;
-        shards[j].pieces = pieces + j * size;
-    }
-    int64_t at = 0;
-    for (int64_t i = 0; i < size * size && status == RESHARD_OK; i++) {
-        reshard_shard *shard = &shards[i % size];
-        if (sent[i] == 0)
-            continue;
-        reshard_piece *piece = &pieces[i % size * size + shard->piece_count++];
-        piece->box.ndim = whole->ndim;
-        memcpy(piece->box.size, whole->shape, sizeof piece->box.size);
-        piece->box.offset[0] = at;
-        piece->box.size[0] = sent[i];
-        piece->at = shard->shape[0] * strides[0];
-        memcpy(piece->strides, strides, sizeof strides);
-        shard->shape[0] += sent[i];
-        at += sent[i];
-    }
-    if (status == RESHARD_OK)
-        status = reshard_spec_boxes(context, 0, whole->ndim, whole->shape, size, shards, out_spec);
-    rs_release(context, pieces, piece_bytes);
-    rs_release(context, shards, shard_bytes);
-    return status;
-}
-
 /* Collective. Gathers send_rows of all ranks, and checks the rows that this rank is to receive. */
 static reshard_status gather_counts(const exchange *x, int64_t **out_sent)
 {
@@ -178,7 +126,7 @@ static reshard_status gather_counts(const exchange *x, int64_t **out_sent)
     size_t bytes = (size_t)size * sizeof(int64_t);
     int64_t *sent = rs_allocate(NULL, bytes * (size_t)size);
     reshard_status status = sent != NULL ? RESHARD_OK : rs_allocation_status();
-    status = rs_agree(x->group, status, NULL, x->name, 0, NULL);
+    status = rs_agree(x->group, status, x->name);
     if (status == RESHARD_OK)
         status = reshard_group_gather_bytes(x->group, x->send_rows, bytes, sent);
     for (int32_t i = 0; i < size && status == RESHARD_OK; i++) {
@@ -197,68 +145,36 @@ static reshard_status gather_counts(const exchange *x, int64_t **out_sent)
 
 /* ---- layouts --------------------------------------------------------------------------------- */
 
-static reshard_status make_rows(const exchange *x, const rs_outline *whole, const rs_outline *all,
-                                reshard_layout **out_layout)
-{
-    int32_t size = reshard_group_size(x->group);
-    int64_t *rows = rs_allocate_array(NULL, (size_t)size, sizeof *rows);
-    if (rows == NULL)
-        return rs_allocation_status();
-    for (int32_t i = 0; i < size; i++)
-        rows[i] = all[i].shape[0];
-    reshard_placement ragged = {
-        .kind = RESHARD_SHARD, .rule = RESHARD_RAGGED, .count = size, .values = rows};
-    reshard_status status = rs_layout_simple(rs_scope_context(), reshard_group_size(x->group), -1,
-                                             &ragged, whole->ndim, whole->shape, out_layout);
-    rs_release(NULL, rows, (size_t)size * sizeof *rows);
-    return status;
-}
-
-static reshard_status make_end(const exchange *x, form how, const rs_outline *whole,
-                               const rs_outline *all, const int64_t *sent,
-                               reshard_layout **out_layout)
-{
-    reshard_placement placement = {.kind = RESHARD_REPLICATE};
-    if (how == ROWS)
-        return make_rows(x, whole, all, out_layout);
-    if (how == ADDRESSED) {
-        reshard_spec *spec = NULL;
-        reshard_status status = address(x, whole, sent, &spec);
-        if (status == RESHARD_OK)
-            status = reshard_layout_create(rs_scope_context(), spec, whole->ndim, whole->shape,
-                                           out_layout);
-        reshard_spec_release(spec);
-        return status;
-    }
-    if (how == CONTRIBUTIONS)
-        placement = (reshard_placement){.kind = RESHARD_PARTIAL, .reduction = x->reduction};
-    if (how == CHUNKS)
-        placement = (reshard_placement){.kind = RESHARD_SHARD, .rule = RESHARD_CHUNK};
-    return rs_layout_simple(rs_scope_context(), reshard_group_size(x->group),
-                            how == AT_ROOT ? x->root : -1, &placement, whole->ndim, whole->shape,
-                            out_layout);
-}
-
 static bool needs_values(const reshard_layout *source)
 {
     reshard_reduction reduction = rs_layout_reduction(source);
     return source->partial && reduction != RESHARD_SUM && reduction != RESHARD_AVG;
 }
 
-static reshard_status make_ends(const exchange *x, const rs_outline *whole, const rs_outline *all,
+/* rows: of each rank; NULL: chunks. */
+static reshard_status make_ends(const exchange *x, const rs_outline *whole, const int64_t *rows,
                                 const int64_t *sent, ends **out_ends)
 {
     const reshard_placement sum = {.kind = RESHARD_PARTIAL, .reduction = RESHARD_SUM};
     reshard_context *context = rs_scope_context();
+    const rs_ends both = {.context = context,
+                          .rank_count = reshard_group_size(x->group),
+                          .root = x->root,
+                          .reduction = x->reduction,
+                          .ndim = whole->ndim,
+                          .shape = whole->shape,
+                          .counts = rows,
+                          .matrix = sent,
+                          .joined = true};
     ends *e = rs_allocate_zeroed(context, sizeof *e);
     if (e == NULL)
         return rs_allocation_status();
     e->context = context;
     reshard_status status = rs_exec_cache_of(x->group, &e->cache);
     if (status == RESHARD_OK)
-        status = make_end(x, x->source, whole, all, sent, &e->source);
+        status = rs_ends_make(&both, x->source, &e->source);
     if (status == RESHARD_OK)
-        status = make_end(x, x->target, whole, all, sent, &e->target);
+        status = rs_ends_make(&both, x->target, &e->target);
     if (status == RESHARD_OK)
         status = needs_values(e->source)
                      ? rs_layout_replace_partial(e->source, &sum, &e->summed)
@@ -270,6 +186,23 @@ static reshard_status make_ends(const exchange *x, const rs_outline *whole, cons
     return status;
 }
 
+/* Makes the ends for ranks that have so many rows each, of which `all` tells. */
+static reshard_status make_row_ends(const exchange *x, const rs_outline *whole,
+                                    const rs_outline *all, const int64_t *sent, ends **out_ends)
+{
+    size_t size = (size_t)reshard_group_size(x->group);
+    if (x->source != RS_FORM_PARTS)
+        return make_ends(x, whole, NULL, sent, out_ends);
+    int64_t *rows = rs_allocate_array(NULL, size, sizeof *rows);
+    if (rows == NULL)
+        return rs_allocation_status();
+    for (size_t i = 0; i < size; i++)
+        rows[i] = all[i].shape[0];
+    reshard_status status = make_ends(x, whole, rows, sent, out_ends);
+    rs_release(NULL, rows, size * sizeof *rows);
+    return status;
+}
+
 /* ---- running --------------------------------------------------------------------------------- */
 
 static reshard_status run(const ends *e, reshard_tensor *x, reshard_tensor **out_local)
@@ -278,9 +211,8 @@ static reshard_status run(const ends *e, reshard_tensor *x, reshard_tensor **out
     reshard_group *group = rs_exec_cache_group(e->cache);
     reshard_status status =
         rs_distributed_wrap(e->context, e->cache, e->source, x->dtype, &x, &source);
-    status = status == RESHARD_OK
-                 ? rs_redistribute(e->context, source, e->target, x->dtype, &target)
-                 : rs_agree(group, status, NULL, "collective", 0, NULL);
+    status = rs_redistribute_after(status, group, "collective", e->context, source, e->target,
+                                   x->dtype, &target);
     /* An alias, because recording the operation changes the tensor that it returns. */
     if (status == RESHARD_OK && target->distribution->shard_count > 0)
         status = rs_tensor_alias(e->context, target->distribution->shards[0], out_local);
@@ -337,12 +269,8 @@ static reshard_tensor *carry_out(exchange *x, reshard_tensor *tensor)
 {
     if (rs_group_choose(&x->group) != RESHARD_OK)
         return rs_scope_fail(rs_fail_within(RESHARD_ERR_INVALID, "%s", x->name));
-    if (rs_thread_state_get()->scope != NULL)
-        rs_scope_use_group(x->group);
-    if (!rs_op_begin(x->name, 1, &tensor)) {
-        rs_agree_on_failure();
+    if (!rs_op_begin_together(x->name, x->group, tensor))
         return NULL;
-    }
     rs_outline mine = rs_outline_of(tensor), *all = NULL, whole;
     ends *e = NULL;
     int64_t *sent = NULL;
@@ -352,20 +280,20 @@ static reshard_tensor *carry_out(exchange *x, reshard_tensor *tensor)
     reshard_status status = RESHARD_OK;
     if (tensor->distribution != NULL)
         status = rs_fail(RESHARD_ERR_INVALID, "the tensor is distributed");
-    if (status == RESHARD_OK && x->target == ADDRESSED)
+    if (status == RESHARD_OK && x->target == RS_FORM_RECEIVED)
         status = check_counts(x, tensor);
     status = rs_outlines_gather(x->group, status, x->name, &mine, &all);
     if (status == RESHARD_OK) {
         status = compare(x, all, &whole);
-        bool counted = status == RESHARD_OK && x->target == ADDRESSED;
+        bool counted = status == RESHARD_OK && x->target == RS_FORM_RECEIVED;
         if (counted)
             status = gather_counts(x, &sent);
         if (status == RESHARD_OK)
-            status = make_ends(x, &whole, all, sent, &e);
+            status = make_row_ends(x, &whole, all, sent, &e);
         if (status == RESHARD_OK)
             status = run(e, tensor, &local);
         else if (e == NULL && !rs_scope_has_told(rs_thread_state_get()->scope, x->group))
-            status = rs_agree(x->group, status, NULL, x->name, 0, NULL);
+            status = rs_agree(x->group, status, x->name);
         rs_outlines_release(x->group, all);
     }
     rs_release(NULL, sent, size * size * sizeof *sent);
@@ -396,52 +324,55 @@ static reshard_tensor *carry_out(exchange *x, reshard_tensor *tensor)
 reshard_tensor *reshard_tensor_all_reduce(reshard_tensor *x, reshard_group *group,
                                           reshard_reduction reduction)
 {
-    exchange e = {"all_reduce", group, CONTRIBUTIONS, COPIES, reduction, .root = 0};
+    exchange e = {"all_reduce", group, RS_FORM_CONTRIBUTIONS, RS_FORM_COPIES, reduction, .root = 0};
     return carry_out(&e, x);
 }
 
 reshard_tensor *reshard_tensor_reduce_to(reshard_tensor *x, reshard_group *group,
                                          reshard_reduction reduction, int32_t root)
 {
-    exchange e = {"reduce_to", group, CONTRIBUTIONS, AT_ROOT, reduction, .root = root};
+    exchange e = {"reduce_to",     group,     RS_FORM_CONTRIBUTIONS,
+                  RS_FORM_AT_ROOT, reduction, .root = root};
     return carry_out(&e, x);
 }
 
 reshard_tensor *reshard_tensor_reduce_scatter(reshard_tensor *x, reshard_group *group,
                                               reshard_reduction reduction)
 {
-    exchange e = {"reduce_scatter", group, CONTRIBUTIONS, CHUNKS, reduction, .root = 0};
+    exchange e = {"reduce_scatter", group,     RS_FORM_CONTRIBUTIONS,
+                  RS_FORM_PARTS,    reduction, .root = 0};
     return carry_out(&e, x);
 }
 
 reshard_tensor *reshard_tensor_all_gather(reshard_tensor *x, reshard_group *group)
 {
-    exchange e = {"all_gather", group, ROWS, COPIES, .root = 0};
+    exchange e = {"all_gather", group, RS_FORM_PARTS, RS_FORM_COPIES, .root = 0};
     return carry_out(&e, x);
 }
 
 reshard_tensor *reshard_tensor_gather_to(reshard_tensor *x, reshard_group *group, int32_t root)
 {
-    exchange e = {"gather_to", group, ROWS, AT_ROOT, .root = root};
+    exchange e = {"gather_to", group, RS_FORM_PARTS, RS_FORM_AT_ROOT, .root = root};
     return carry_out(&e, x);
 }
 
 reshard_tensor *reshard_tensor_broadcast_from(reshard_tensor *x, reshard_group *group, int32_t root)
 {
-    exchange e = {"broadcast_from", group, AT_ROOT, COPIES, .root = root};
+    exchange e = {"broadcast_from", group, RS_FORM_AT_ROOT, RS_FORM_COPIES, .root = root};
     return carry_out(&e, x);
 }
 
 reshard_tensor *reshard_tensor_scatter_from(reshard_tensor *x, reshard_group *group, int32_t root)
 {
-    exchange e = {"scatter_from", group, AT_ROOT, CHUNKS, .root = root};
+    exchange e = {"scatter_from", group, RS_FORM_AT_ROOT, RS_FORM_PARTS, .root = root};
     return carry_out(&e, x);
 }
 
 reshard_tensor *reshard_tensor_all_to_all(reshard_tensor *x, reshard_group *group,
                                           const int64_t *send_rows, const int64_t *receive_rows)
 {
-    exchange e = {
-        "all_to_all", group, ROWS, ADDRESSED, .send_rows = send_rows, .receive_rows = receive_rows};
+    exchange e = {"all_to_all",           group,
+                  RS_FORM_PARTS,          RS_FORM_RECEIVED,
+                  .send_rows = send_rows, .receive_rows = receive_rows};
     return carry_out(&e, x);
 }

@@ -26,9 +26,9 @@
 
 static reshard_status check_ranks(const reshard_layout *layout, reshard_group *group)
 {
-    if (reshard_layout_rank_max(layout) >= reshard_group_size(group))
+    if (rs_layout_rank_max(layout) >= reshard_group_size(group))
         return rs_fail(RESHARD_ERR_RANGE, "the layout has a rank %d, and the group %d ranks",
-                       reshard_layout_rank_max(layout), reshard_group_size(group));
+                       rs_layout_rank_max(layout), reshard_group_size(group));
     return RESHARD_OK;
 }
 
@@ -64,14 +64,10 @@ reshard_status reshard_tensor_create_distributed(reshard_context *context, resha
         rs_exec_key key = {layout, layout, dtype, dtype, false};
         rs_exec_key_digest(&key, digest);
     }
-    status = rs_agree(group, status, digest, "create_distributed", 0, NULL);
+    status = rs_agree_on(group, status, digest, "create_distributed", 0, NULL);
     reshard_layout_release(layout);
     rs_exec_cache_release(cache);
-    if (status == RESHARD_OK)
-        *out_tensor = tensor;
-    else
-        reshard_tensor_release(tensor);
-    return status;
+    return rs_tensor_hand_out(status, tensor, out_tensor);
 }
 
 static reshard_status fill_random(reshard_tensor *tensor, rs_random_kind kind, uint64_t seed)
@@ -112,17 +108,6 @@ reshard_status reshard_tensor_zeros_like(const reshard_tensor *like, reshard_dty
     return RESHARD_OK;
 }
 
-/* Hands out a tensor if filling it has succeeded, otherwise releases it. */
-static reshard_status finish_like(reshard_status status, reshard_tensor *made,
-                                  reshard_tensor **out_tensor)
-{
-    if (status == RESHARD_OK)
-        *out_tensor = made;
-    else
-        reshard_tensor_release(made);
-    return status;
-}
-
 reshard_status reshard_tensor_full_like(const reshard_tensor *like, reshard_dtype dtype,
                                         double value, reshard_tensor **out_tensor)
 {
@@ -130,27 +115,29 @@ reshard_status reshard_tensor_full_like(const reshard_tensor *like, reshard_dtyp
     reshard_status status = reshard_tensor_zeros_like(like, dtype, &made);
     if (status == RESHARD_OK)
         status = reshard_tensor_fill(made, value);
-    return finish_like(status, made, out_tensor);
+    return rs_tensor_hand_out(status, made, out_tensor);
+}
+
+static reshard_status make_random(const reshard_tensor *like, reshard_dtype dtype,
+                                  rs_random_kind kind, uint64_t seed, reshard_tensor **out_tensor)
+{
+    reshard_tensor *made = NULL;
+    reshard_status status = reshard_tensor_zeros_like(like, dtype, &made);
+    if (status == RESHARD_OK)
+        status = fill_random(made, kind, seed);
+    return rs_tensor_hand_out(status, made, out_tensor);
 }
 
 reshard_status reshard_tensor_uniform_like(const reshard_tensor *like, reshard_dtype dtype,
                                            uint64_t seed, reshard_tensor **out_tensor)
 {
-    reshard_tensor *made = NULL;
-    reshard_status status = reshard_tensor_zeros_like(like, dtype, &made);
-    if (status == RESHARD_OK)
-        status = reshard_tensor_fill_uniform(made, seed);
-    return finish_like(status, made, out_tensor);
+    return make_random(like, dtype, RS_RANDOM_UNIFORM, seed, out_tensor);
 }
 
 reshard_status reshard_tensor_normal_like(const reshard_tensor *like, reshard_dtype dtype,
                                           uint64_t seed, reshard_tensor **out_tensor)
 {
-    reshard_tensor *made = NULL;
-    reshard_status status = reshard_tensor_zeros_like(like, dtype, &made);
-    if (status == RESHARD_OK)
-        status = reshard_tensor_fill_normal(made, seed);
-    return finish_like(status, made, out_tensor);
+    return make_random(like, dtype, RS_RANDOM_NORMAL, seed, out_tensor);
 }
 
 /* ---- one rank's tensor ----------------------------------------------------------------------- */
@@ -226,8 +213,8 @@ reshard_status reshard_tensor_shard(reshard_context *context, reshard_group *gro
             status = check_ranks(layout, group);
         if (status == RESHARD_OK)
             status = wrap_source(context, group, source, source_rank, tensor, &whole);
-        status = status == RESHARD_OK ? rs_redistribute(context, whole, layout, whole->dtype, &made)
-                                      : rs_agree(group, status, NULL, "shard", 0, NULL);
+        status = rs_redistribute_after(status, group, "shard", context, whole, layout,
+                                       (reshard_dtype)source->dtype, &made);
     }
     if (status == RESHARD_OK)
         made->requires_grad = mine.requires_grad != 0;
@@ -331,9 +318,7 @@ static reshard_status infer_layout(reshard_context *context, reshard_group *grou
         list_shards(group, all, all[0].ndim, most, places, pieces, shards);
         status = reshard_spec_infer(context, all[0].ndim, all[0].shape, count, shards, &spec);
     }
-    if (status == RESHARD_OK)
-        status = reshard_layout_create(context, spec, all[0].ndim, all[0].shape, out_layout);
-    reshard_spec_release(spec);
+    status = rs_layout_take(context, status, spec, all[0].ndim, all[0].shape, out_layout);
     rs_release(context, pieces, piece_bytes);
     rs_release(context, shards, shard_bytes);
     return status;
@@ -393,7 +378,7 @@ static reshard_status gather_places(reshard_context *context, reshard_group *gro
         memcpy(mine[i].offset, shards[i].offset, sizeof mine[i].offset);
         memcpy(mine[i].size, shards[i].tensor->shape, sizeof mine[i].size);
     }
-    status = rs_agree(group, status, NULL, "from_shards", 0, NULL);
+    status = rs_agree(group, status, "from_shards");
     if (status == RESHARD_OK)
         status = reshard_group_gather_bytes(group, mine, bytes, all);
     rs_release(context, mine, bytes);
@@ -441,8 +426,7 @@ reshard_status reshard_tensor_from_shards(reshard_context *context, reshard_grou
         if (status == RESHARD_OK)
             status = place_shards(context, cache, layout, (reshard_dtype)first->dtype, count,
                                   shards, &made);
-        status = rs_agree(group, rs_fail_within(status, "from_shards"), NULL, "from_shards", false,
-                          NULL);
+        status = rs_agree(group, rs_fail_within(status, "from_shards"), "from_shards");
     }
     if (status == RESHARD_OK) {
         made->requires_grad = first->requires_grad != 0;

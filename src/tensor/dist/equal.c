@@ -94,7 +94,7 @@ static reshard_status compare_shards(const comparison *c, reshard_tensor *a, res
         status =
             compare_local(c, a->distribution->shards[i], moved->distribution->shards[i], &same);
     reshard_tensor_release(moved);
-    return rs_agree(rs_distributed_group(a), status, NULL, c->name, same, out_same);
+    return rs_agree_on(rs_distributed_group(a), status, NULL, c->name, same, out_same);
 }
 
 static reshard_status check_pair(const comparison *c, reshard_tensor *const *pair)

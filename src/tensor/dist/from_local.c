@@ -178,9 +178,7 @@ static reshard_status make_ragged(const puzzle *p, reshard_layout **out_layout)
     }
     reshard_status status =
         reshard_spec_create(p->context, (reshard_mesh *)p->mesh, count, cuts, &spec);
-    if (status == RESHARD_OK)
-        status = reshard_layout_create(p->context, spec, p->ndim, p->shape, out_layout);
-    reshard_spec_release(spec);
+    status = rs_layout_take(p->context, status, spec, p->ndim, p->shape, out_layout);
     rs_release(p->context, sizes, bytes);
     return status;
 }
@@ -304,12 +302,8 @@ reshard_tensor *reshard_tensor_from_local(reshard_tensor *local, reshard_group *
 {
     if (rs_group_choose(&group) != RESHARD_OK)
         return rs_scope_fail(rs_fail_within(RESHARD_ERR_INVALID, "from_local"));
-    if (rs_thread_state_get()->scope != NULL)
-        rs_scope_use_group(group);
-    if (!rs_op_begin("from_local", 1, &local)) {
-        rs_agree_on_failure();
+    if (!rs_op_begin_together("from_local", group, local))
         return NULL;
-    }
     rs_outline mine = rs_outline_of(local), *all = NULL;
     origin *o = NULL;
     reshard_tensor *made = NULL;
@@ -327,7 +321,7 @@ reshard_tensor *reshard_tensor_from_local(reshard_tensor *local, reshard_group *
                 rs_distributed_wrap(o->context, o->cache, o->layout, local->dtype, &local, &made);
         if (status == RESHARD_OK)
             memcpy(digest, o->layout->digest, sizeof digest);
-        status = rs_agree(group, status, digest, "from_local", 0, NULL);
+        status = rs_agree_on(group, status, digest, "from_local", 0, NULL);
         rs_outlines_release(group, all);
     }
     rs_extents input = rs_extents_of(local);

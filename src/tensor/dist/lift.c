@@ -22,10 +22,7 @@ reshard_status rs_layout_replicated(reshard_context *context, const reshard_tens
         return rs_layout_simple(context, reshard_group_size(rs_exec_cache_group(d->cache)), -1,
                                 NULL, ndim, shape, out_layout);
     reshard_status status = reshard_spec_create(context, (reshard_mesh *)mesh, 0, NULL, &spec);
-    if (status == RESHARD_OK)
-        status = reshard_layout_create(context, spec, ndim, shape, out_layout);
-    reshard_spec_release(spec);
-    return status;
+    return rs_layout_take(context, status, spec, ndim, shape, out_layout);
 }
 
 /* ---- lifting --------------------------------------------------------------------------------- */
@@ -50,11 +47,8 @@ static void backward_lift(rs_node *node, reshard_tensor *const *gradients,
         status = rs_layout_simple(rs_scope_context(), reshard_group_size(group), -1, NULL,
                                   gradients[0]->ndim, gradients[0]->shape, &layout);
     }
-    if (status == RESHARD_OK)
-        status =
-            rs_redistribute(rs_scope_context(), gradients[0], layout, gradients[0]->dtype, &whole);
-    else
-        status = rs_agree(group, status, NULL, "lift", 0, NULL);
+    status = rs_redistribute_after(status, group, "lift", rs_scope_context(), gradients[0], layout,
+                                   gradients[0]->dtype, &whole);
     if (status == RESHARD_OK)
         status = rs_tensor_alias(rs_scope_context(), whole->distribution->shards[0], &local);
     reshard_tensor_release(whole);
@@ -104,26 +98,35 @@ static reshard_tensor *join_rows(reshard_tensor *tensor, bool is_row, reshard_gr
     return reshard_tensor_from_local(tensor, group, rows);
 }
 
+/* Makes a local tensor the copy of every rank. *out_layout is set on failure too, or stays NULL. */
+static reshard_status wrap_whole(reshard_context *context, reshard_tensor *local,
+                                 const reshard_tensor *like, reshard_layout **out_layout,
+                                 reshard_tensor **out_tensor)
+{
+    reshard_tensor *dense = NULL;
+    reshard_status status =
+        rs_layout_replicated(context, like, local->ndim, local->shape, out_layout);
+    if (status == RESHARD_OK)
+        status = rs_tensor_densify(context, local, &dense);
+    if (status == RESHARD_OK)
+        status = rs_distributed_wrap(context, like->distribution->cache, *out_layout, local->dtype,
+                                     &dense, out_tensor);
+    reshard_tensor_release(dense);
+    return status;
+}
+
 static reshard_tensor *replicate(reshard_tensor *tensor, const reshard_tensor *like)
 {
     if (!rs_op_begin("lift", 1, &tensor))
         return NULL;
-    reshard_context *context = rs_scope_context();
     reshard_layout *layout = NULL;
-    reshard_tensor *made = NULL, *dense = NULL;
-    rs_exec_cache *cache = like->distribution->cache;
-    reshard_status status =
-        rs_layout_replicated(context, like, tensor->ndim, tensor->shape, &layout);
-    if (status == RESHARD_OK)
-        status = rs_tensor_densify(context, tensor, &dense);
-    if (status == RESHARD_OK)
-        status = rs_distributed_wrap(context, cache, layout, tensor->dtype, &dense, &made);
-    reshard_tensor_release(dense);
+    reshard_tensor *made = NULL;
+    reshard_status status = wrap_whole(rs_scope_context(), tensor, like, &layout, &made);
     rs_recipe recipe = {.name = "lift",
                         .backward = backward_lift,
                         .input_count = 1,
                         .inputs = &tensor,
-                        .group = rs_exec_cache_group(cache),
+                        .group = rs_distributed_group(like),
                         .extra = layout,
                         .forget_extra = forget_layout};
     return rs_op_end(&recipe, status, made);
@@ -166,40 +169,6 @@ bool rs_lift(const char *what, int32_t row_slot, int32_t count, reshard_tensor *
 
 /* ---- moving to another tensor's layout ------------------------------------------------------- */
 
-static reshard_status wrap_whole(reshard_context *context, reshard_tensor *local,
-                                 const reshard_tensor *like, reshard_tensor **out_tensor)
-{
-    reshard_layout *layout = NULL;
-    reshard_tensor *dense = NULL;
-    reshard_status status = rs_layout_replicated(context, like, local->ndim, local->shape, &layout);
-    if (status == RESHARD_OK)
-        status = rs_tensor_densify(context, local, &dense);
-    if (status == RESHARD_OK)
-        status = rs_distributed_wrap(context, like->distribution->cache, layout, local->dtype,
-                                     &dense, out_tensor);
-    reshard_tensor_release(dense);
-    reshard_layout_release(layout);
-    return status;
-}
-
-/* Gathers the tensor on every rank of the group, including those outside the mesh. */
-static reshard_status gather_whole(reshard_context *context, const reshard_tensor *source,
-                                   reshard_tensor **out_tensor)
-{
-    reshard_group *group = rs_distributed_group(source);
-    reshard_layout *layout = NULL;
-    reshard_tensor *whole = NULL;
-    reshard_status status = rs_layout_simple(context, reshard_group_size(group), -1, NULL,
-                                             source->ndim, source->shape, &layout);
-    status = status == RESHARD_OK ? rs_redistribute(context, source, layout, source->dtype, &whole)
-                                  : rs_agree(group, status, NULL, "load", 0, NULL);
-    if (status == RESHARD_OK)
-        *out_tensor = reshard_tensor_retain(whole->distribution->shards[0]);
-    reshard_tensor_release(whole);
-    reshard_layout_release(layout);
-    return status;
-}
-
 reshard_status rs_tensor_bring(reshard_context *context, reshard_tensor *source,
                                const reshard_tensor *target, reshard_tensor **out_tensor)
 {
@@ -208,21 +177,21 @@ reshard_status rs_tensor_bring(reshard_context *context, reshard_tensor *source,
         return RESHARD_OK;
     }
     if (target->distribution == NULL)
-        return gather_whole(context, source, out_tensor);
+        return rs_gather_whole(context, RESHARD_OK, "load", source, -1, out_tensor);
+    reshard_layout *layout = NULL;
     reshard_tensor *spread = NULL;
     reshard_status status = RESHARD_OK;
     if (source->distribution == NULL) {
         status = rs_compare_whole("load", source, rs_distributed_group(target));
         if (status != RESHARD_OK)
             return status;
-        status = wrap_whole(context, source, target, &spread);
+        status = wrap_whole(context, source, target, &layout, &spread);
     } else {
         spread = reshard_tensor_retain(source);
     }
-    status = status == RESHARD_OK
-                 ? rs_redistribute(context, spread, target->distribution->layout, target->dtype,
-                                   out_tensor)
-                 : rs_agree(rs_distributed_group(target), status, NULL, "load", 0, NULL);
+    status = rs_redistribute_after(status, rs_distributed_group(target), "load", context, spread,
+                                   target->distribution->layout, target->dtype, out_tensor);
     reshard_tensor_release(spread);
+    reshard_layout_release(layout);
     return status;
 }

@@ -50,7 +50,7 @@ reshard_status rs_outlines_gather(reshard_group *group, reshard_status status, c
     rs_digest_init(&name);
     rs_digest_bytes(&name, what, strlen(what));
     rs_digest_finish(&name, digest);
-    status = rs_agree(group, status, digest, what, 0, NULL);
+    status = rs_agree_on(group, status, digest, what, 0, NULL);
     if (status == RESHARD_OK)
         status = reshard_group_gather_bytes(group, mine, sizeof *mine, all);
     if (status == RESHARD_OK)

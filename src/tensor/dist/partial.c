@@ -18,6 +18,7 @@
 #include "tensor/core/dense.h"
 #include "tensor/core/move.h"
 #include "tensor/core/scope.h"
+#include "tensor/dist/spread.h"
 #include "tensor/grad/gradient.h"
 
 #include <reshard/group.h>
@@ -69,6 +70,12 @@ static reshard_status find_contributor(const reshard_tensor *x, int32_t *out_con
     return status;
 }
 
+/* The numbers of one of this rank's shards. */
+static void *numbers_of(const reshard_tensor *tensor, int64_t shard)
+{
+    return tensor->distribution->shards[shard]->data;
+}
+
 /* ---- minimum and maximum --------------------------------------------------------------------- */
 
 static reshard_status keep_winners(const reshard_tensor *x, const reshard_tensor *gradient,
@@ -80,17 +87,14 @@ static reshard_status keep_winners(const reshard_tensor *x, const reshard_tensor
     if (status == RESHARD_OK)
         status = make_like(x, RESHARD_MIN, RESHARD_I32, &claims);
     status = reduce(x, status, &value);
-    int64_t count = x->distribution->shard_count;
-    for (int64_t i = 0; i < count && status == RESHARD_OK; i++)
-        RS_CALL(x->dtype, claim, x->distribution->shards[i]->data,
-                value->distribution->shards[i]->data, x->distribution->shards[i]->volume,
-                contributor, (void *)claims->distribution->shards[i]->data);
+    const rs_distribution *d = x->distribution;
+    for (int64_t i = 0; i < d->shard_count && status == RESHARD_OK; i++)
+        RS_CALL(x->dtype, claim, numbers_of(x, i), numbers_of(value, i), d->shards[i]->volume,
+                contributor, numbers_of(claims, i));
     status = reduce(claims, status, &winners);
-    for (int64_t i = 0; i < count && status == RESHARD_OK; i++)
-        RS_CALL(x->dtype, keep, gradient->distribution->shards[i]->data,
-                (const void *)winners->distribution->shards[i]->data,
-                x->distribution->shards[i]->volume, contributor,
-                output->distribution->shards[i]->data);
+    for (int64_t i = 0; i < d->shard_count && status == RESHARD_OK; i++)
+        RS_CALL(x->dtype, keep, numbers_of(gradient, i), numbers_of(winners, i),
+                d->shards[i]->volume, contributor, numbers_of(output, i));
     reshard_tensor_release(value);
     reshard_tensor_release(claims);
     reshard_tensor_release(winners);
@@ -103,33 +107,26 @@ static reshard_status multiply_others(const reshard_tensor *x, const reshard_ten
                                       reshard_tensor *output)
 {
     reshard_tensor *rest = NULL, *zeros = NULL, *product = NULL, *zero_count = NULL;
-    int64_t count = x->distribution->shard_count;
+    const rs_distribution *d = x->distribution;
+    reshard_dtype part = rs_dtype_part(x->dtype);
     reshard_status status = make_like(x, RESHARD_PROD, x->dtype, &rest);
     if (status == RESHARD_OK)
         status = make_like(x, RESHARD_SUM, RESHARD_I32, &zeros);
-    for (int64_t i = 0; i < count && status == RESHARD_OK; i++)
-        if (rs_dtype_is_complex(x->dtype))
-            RS_CALL(rs_dtype_part(x->dtype), part_zero_pairs, x->distribution->shards[i]->data,
-                    x->distribution->shards[i]->volume, rest->distribution->shards[i]->data,
-                    (void *)zeros->distribution->shards[i]->data);
-        else
-            RS_CALL(x->dtype, part_zeros, x->distribution->shards[i]->data,
-                    x->distribution->shards[i]->volume, rest->distribution->shards[i]->data,
-                    (void *)zeros->distribution->shards[i]->data);
+    for (int64_t i = 0; i < d->shard_count && status == RESHARD_OK; i++)
+        RS_CALL(part, part_zeros, numbers_of(x, i), d->shards[i]->volume, rs_dtype_parts(x->dtype),
+                numbers_of(rest, i), numbers_of(zeros, i));
     status = reduce(rest, status, &product);
     status = reduce(zeros, status, &zero_count);
-    for (int64_t i = 0; i < count && status == RESHARD_OK; i++)
+    for (int64_t i = 0; i < d->shard_count && status == RESHARD_OK; i++) {
         if (rs_dtype_is_complex(x->dtype))
-            RS_CALL(rs_dtype_part(x->dtype), times_other_pairs,
-                    gradient->distribution->shards[i]->data, x->distribution->shards[i]->data,
-                    product->distribution->shards[i]->data,
-                    (const void *)zero_count->distribution->shards[i]->data,
-                    x->distribution->shards[i]->volume, output->distribution->shards[i]->data);
+            RS_CALL(part, times_other_pairs, numbers_of(gradient, i), numbers_of(x, i),
+                    numbers_of(product, i), numbers_of(zero_count, i), d->shards[i]->volume,
+                    numbers_of(output, i));
         else
-            RS_CALL(x->dtype, times_others, gradient->distribution->shards[i]->data,
-                    x->distribution->shards[i]->data, product->distribution->shards[i]->data,
-                    (const void *)zero_count->distribution->shards[i]->data,
-                    x->distribution->shards[i]->volume, output->distribution->shards[i]->data);
+            RS_CALL(part, times_others, numbers_of(gradient, i), numbers_of(x, i),
+                    numbers_of(product, i), numbers_of(zero_count, i), d->shards[i]->volume,
+                    numbers_of(output, i));
+    }
     reshard_tensor_release(rest);
     reshard_tensor_release(zeros);
     reshard_tensor_release(product);
@@ -148,48 +145,10 @@ static reshard_status find_gradient(const reshard_tensor *x, const reshard_tenso
     if (reduction == RESHARD_PROD)
         return multiply_others(x, gradient, output);
     for (int64_t i = 0; i < x->distribution->shard_count; i++)
-        RS_CALL(rs_dtype_part(x->dtype), divide, gradient->distribution->shards[i]->data,
+        RS_CALL(rs_dtype_part(x->dtype), divide, numbers_of(gradient, i),
                 x->distribution->shards[i]->volume * rs_dtype_parts(x->dtype), (double)divisor,
-                output->distribution->shards[i]->data);
+                numbers_of(output, i));
     return RESHARD_OK;
-}
-
-/* Turns f16 and bf16 into f32, in which their gradients are computed. */
-static reshard_status widen(reshard_tensor *tensor, reshard_tensor **out_tensor)
-{
-    if (!rs_dtype_is_half(tensor->dtype)) {
-        *out_tensor = reshard_tensor_retain(tensor);
-        return RESHARD_OK;
-    }
-    rs_distribution *d = tensor->distribution;
-    reshard_tensor *wide = NULL;
-    reshard_status status =
-        rs_distributed_make(rs_scope_context(), d->cache, d->layout, RESHARD_F32, &wide);
-    for (int64_t i = 0; i < d->shard_count && status == RESHARD_OK; i++) {
-        reshard_tensor_release(wide->distribution->shards[i]);
-        wide->distribution->shards[i] = NULL;
-        status = rs_real(d->shards[i], &wide->distribution->shards[i]);
-    }
-    if (status == RESHARD_OK)
-        *out_tensor = wide;
-    else
-        reshard_tensor_release(wide);
-    return status;
-}
-
-static reshard_status narrow(reshard_tensor *wide, reshard_dtype dtype)
-{
-    if (wide->dtype == dtype)
-        return RESHARD_OK;
-    rs_distribution *d = wide->distribution;
-    reshard_status status = RESHARD_OK;
-    for (int64_t i = 0; i < d->shard_count && status == RESHARD_OK; i++) {
-        reshard_tensor *shard = d->shards[i];
-        d->shards[i] = NULL;
-        status = rs_unreal(shard, dtype, &d->shards[i]);
-    }
-    wide->dtype = dtype;
-    return status;
 }
 
 reshard_tensor *rs_partial_gradient(reshard_tensor *x, reshard_tensor *gradient)
@@ -198,20 +157,23 @@ reshard_tensor *rs_partial_gradient(reshard_tensor *x, reshard_tensor *gradient)
     reshard_reduction reduction = rs_layout_reduction(x->distribution->layout);
     if (reduction == RESHARD_SUM)
         return gradient;
-    reshard_tensor *wide = NULL, *wide_gradient = NULL, *output = NULL;
-    reshard_status status = widen(x, &wide);
+    /* Gradients of f16 and bf16 are computed in f32. */
+    reshard_dtype dtype = rs_dtype_is_half(x->dtype) ? RESHARD_F32 : x->dtype;
+    reshard_tensor *wide = NULL, *wide_gradient = NULL, *output = NULL, *narrow = NULL;
+    reshard_status status = rs_cast_shards(x, dtype, &wide);
     if (status == RESHARD_OK)
-        status = widen(gradient, &wide_gradient);
+        status = rs_cast_shards(gradient, dtype, &wide_gradient);
     if (status == RESHARD_OK)
         status = rs_distributed_make(rs_scope_context(), x->distribution->cache,
-                                     x->distribution->layout, wide->dtype, &output);
+                                     x->distribution->layout, dtype, &output);
     if (status == RESHARD_OK)
         status = find_gradient(wide, wide_gradient, reduction, output);
     if (status == RESHARD_OK)
-        status = narrow(output, x->dtype);
+        status = rs_cast_shards(output, x->dtype, &narrow);
     reshard_tensor_release(wide);
     reshard_tensor_release(wide_gradient);
-    return rs_scope_finish(status, output);
+    reshard_tensor_release(output);
+    return rs_scope_finish(status, narrow);
 }
 
 #else
@@ -236,13 +198,15 @@ static void OF(keep)(const void *gradient, const int32_t *winners, int64_t n, in
         to[i] = winners[i] == contributor ? g[i] : 0;
 }
 
-static void OF(part_zeros)(const void *x, int64_t n, void *rest, int32_t *zeros)
+/* Replaces zeros by 1, and notes where they were. A number has one part or two. */
+static void OF(part_zeros)(const void *x, int64_t n, int64_t parts, void *rest, int32_t *zeros)
 {
     const REAL *a = x;
     REAL *b = rest;
-    for (int64_t i = 0; i < n; i++) {
-        zeros[i] = a[i] == 0;
-        b[i] = a[i] == 0 ? 1 : a[i];
+    for (int64_t i = 0; i < n; i++, a += parts, b += parts) {
+        zeros[i] = a[0] == 0 && a[parts - 1] == 0;
+        b[parts - 1] = a[parts - 1];
+        b[0] = zeros[i] ? 1 : a[0];
     }
 }
 
@@ -256,17 +220,6 @@ static void OF(times_others)(const void *gradient, const void *x, const void *pr
             to[i] = g[i] * (p[i] / a[i]);
         else
             to[i] = zeros[i] == 1 && a[i] == 0 ? g[i] * p[i] : 0;
-    }
-}
-
-static void OF(part_zero_pairs)(const void *x, int64_t n, void *rest, int32_t *zeros)
-{
-    const REAL *a = x;
-    REAL *b = rest;
-    for (int64_t i = 0; i < n; i++) {
-        zeros[i] = a[2 * i] == 0 && a[2 * i + 1] == 0;
-        b[2 * i] = zeros[i] ? 1 : a[2 * i];
-        b[2 * i + 1] = a[2 * i + 1];
     }
 }
 

@@ -18,13 +18,6 @@
 
 #include <reshard/group.h>
 
-/* Makes a rank that has failed tell those who wait for it in this call. */
-static void use_group_of(const reshard_tensor *tensor)
-{
-    if (tensor != NULL && tensor->distribution != NULL && rs_thread_state_get()->scope != NULL)
-        rs_scope_use_group(rs_distributed_group(tensor));
-}
-
 /* ---- redistribute ---------------------------------------------------------------------------- */
 
 typedef struct redistribute_facts {
@@ -70,31 +63,6 @@ static reshard_status choose_layout(reshard_layout *input, const reshard_tensor 
                           out_layout);
 }
 
-static reshard_tensor *cast_local(reshard_tensor *const *inputs, const void *user)
-{
-    return reshard_tensor_cast(inputs[0], *(const reshard_dtype *)user);
-}
-
-static reshard_status cast_shards(reshard_tensor *tensor, reshard_dtype dtype,
-                                  reshard_tensor **out_tensor)
-{
-    rs_distribution *d = tensor->distribution;
-    reshard_tensor *made = NULL;
-    reshard_status status =
-        rs_distributed_make(rs_scope_context(), d->cache, d->layout, dtype, &made);
-    for (int64_t i = 0; i < d->shard_count && status == RESHARD_OK; i++) {
-        reshard_tensor *shard = cast_local(&d->shards[i], &dtype);
-        status = shard != NULL ? RESHARD_OK : rs_scope_failed();
-        if (status == RESHARD_OK)
-            rs_tensor_copy(shard, made->distribution->shards[i]);
-    }
-    if (status == RESHARD_OK)
-        *out_tensor = made;
-    else
-        reshard_tensor_release(made);
-    return status;
-}
-
 /* Brings the gradient into the layout and dtype that the input's gradient has. */
 typedef reshard_status (*bring_fn)(reshard_context *context, reshard_tensor *source,
                                    reshard_layout *layout, reshard_dtype dtype,
@@ -111,9 +79,8 @@ static void bring_back(rs_node *node, reshard_tensor *gradient, bring_fn bring,
         layout = reshard_layout_retain(node->extra);
     else
         status = choose_layout(node->extra, gradient, &layout);
-    if (status == RESHARD_OK && facts->gradient_dtype != RESHARD_DTYPE_NONE &&
-        gradient->dtype != facts->gradient_dtype) {
-        status = cast_shards(gradient, facts->gradient_dtype, &cast);
+    if (status == RESHARD_OK && facts->gradient_dtype != RESHARD_DTYPE_NONE) {
+        status = rs_cast_shards(gradient, facts->gradient_dtype, &cast);
         gradient = cast;
     }
     if (status == RESHARD_OK)
@@ -204,20 +171,10 @@ static reshard_status bring_there(reshard_status status, reshard_tensor *tensor,
     if (status == RESHARD_OK)
         status = bring(rs_scope_context(), tensor, r->layout, r->options.dtype, out_made);
     else if (tensor->distribution != NULL)
-        status = rs_agree(rs_distributed_group(tensor), status, NULL, "redistribute", 0, NULL);
+        status = rs_agree(rs_distributed_group(tensor), status, "redistribute");
     reshard_layout_release(r->layout);
     r->layout = NULL;
     return status;
-}
-
-/* Whether the call may begin. A rank that has failed tells those who wait for it in this call. */
-static bool may_begin(reshard_tensor *tensor)
-{
-    if (rs_op_begin("redistribute", 1, &tensor))
-        return true;
-    use_group_of(tensor);
-    rs_agree_on_failure();
-    return false;
 }
 
 reshard_tensor *reshard_tensor_redistribute(reshard_tensor *tensor, reshard_spec *spec,
@@ -225,7 +182,7 @@ reshard_tensor *reshard_tensor_redistribute(reshard_tensor *tensor, reshard_spec
 {
     request r = {.layout = NULL};
     reshard_tensor *made = NULL;
-    if (!may_begin(tensor))
+    if (!rs_op_begin_together("redistribute", NULL, tensor))
         return NULL;
     reshard_status status = read_request(tensor, spec, options, &r);
     status = bring_there(status, tensor, &r, bring_now, &made);
@@ -259,7 +216,7 @@ reshard_tensor_redistribute_start(reshard_tensor *tensor, reshard_spec *spec,
 {
     request r = {.layout = NULL};
     reshard_tensor *made = NULL;
-    if (!may_begin(tensor))
+    if (!rs_op_begin_together("redistribute", NULL, tensor))
         return NULL;
     reshard_status status = read_request(tensor, spec, options, &r);
     status = bring_there(status, tensor, &r, rs_flight_start, &made);
@@ -430,11 +387,8 @@ reshard_tensor *reshard_tensor_to_local(reshard_tensor *tensor, reshard_spec *gr
 
 reshard_tensor *reshard_tensor_full(reshard_tensor *tensor)
 {
-    if (!rs_op_begin("full", 1, &tensor)) {
-        use_group_of(tensor);
-        rs_agree_on_failure();
+    if (!rs_op_begin_together("full", NULL, tensor))
         return NULL;
-    }
     if (tensor->distribution == NULL)
         return rs_scope_fail(rs_fail(RESHARD_ERR_INVALID, "full: the tensor is local"));
     reshard_layout *layout = NULL;
@@ -442,7 +396,7 @@ reshard_tensor *reshard_tensor_full(reshard_tensor *tensor)
     reshard_status status = rs_layout_simple(rs_scope_context(), reshard_group_size(group), -1,
                                              NULL, tensor->ndim, tensor->shape, &layout);
     if (status != RESHARD_OK) {
-        status = rs_agree(group, status, NULL, "full", 0, NULL);
+        status = rs_agree(group, status, "full");
         return rs_scope_fail(rs_fail_within(status, "full"));
     }
     reshard_tensor *whole = reshard_tensor_redistribute(tensor, reshard_layout_spec(layout), NULL);
@@ -458,18 +412,12 @@ reshard_status reshard_tensor_value(reshard_tensor *tensor, double *out_value)
                    : rs_fail(RESHARD_ERR_INVALID, "value: the tensor is NULL");
     if (tensor->distribution == NULL)
         return rs_fail_within(reshard_tensor_item(tensor, out_value), "value");
-    reshard_layout *layout = NULL;
     reshard_tensor *whole = NULL;
-    reshard_group *group = rs_distributed_group(tensor);
-    reshard_status status = rs_layout_simple(tensor->context, reshard_group_size(group), -1, NULL,
-                                             tensor->ndim, tensor->shape, &layout);
-    status = status == RESHARD_OK
-                 ? rs_redistribute(tensor->context, tensor, layout, tensor->dtype, &whole)
-                 : rs_agree(group, status, NULL, "value", 0, NULL);
+    reshard_status status =
+        rs_gather_whole(tensor->context, RESHARD_OK, "value", tensor, -1, &whole);
     if (status == RESHARD_OK)
-        status = reshard_tensor_item(whole->distribution->shards[0], out_value);
+        status = reshard_tensor_item(whole, out_value);
     reshard_tensor_release(whole);
-    reshard_layout_release(layout);
     return rs_fail_within(status, "value");
 }
 
@@ -478,25 +426,10 @@ reshard_status reshard_tensor_gather(reshard_tensor *tensor, int32_t root,
 {
     if (tensor == NULL || tensor->distribution == NULL)
         return rs_fail(RESHARD_ERR_INVALID, "gather: the tensor is not distributed");
-    reshard_group *group = rs_distributed_group(tensor);
-    reshard_layout *layout = NULL;
-    reshard_tensor *whole = NULL;
+    int32_t size = reshard_group_size(rs_distributed_group(tensor));
     reshard_status status = RESHARD_OK;
-    if (root < 0 || root >= reshard_group_size(group))
-        status = rs_fail(RESHARD_ERR_RANGE, "gather: rank %d is not in the group of %d", root,
-                         reshard_group_size(group));
-    if (status == RESHARD_OK)
-        status = rs_layout_simple(tensor->context, reshard_group_size(group), root, NULL,
-                                  tensor->ndim, tensor->shape, &layout);
-    if (status == RESHARD_OK)
-        status = rs_redistribute(tensor->context, tensor, layout, tensor->dtype, &whole);
-    else
-        status = rs_agree(group, status, NULL, "gather", 0, NULL);
-    if (status == RESHARD_OK)
-        *out_tensor = whole->distribution->shard_count > 0
-                          ? reshard_tensor_retain(whole->distribution->shards[0])
-                          : NULL;
-    reshard_tensor_release(whole);
-    reshard_layout_release(layout);
-    return status;
+    if (root < 0 || root >= size)
+        status =
+            rs_fail(RESHARD_ERR_RANGE, "gather: rank %d is not in the group of %d", root, size);
+    return rs_gather_whole(tensor->context, status, "gather", tensor, root, out_tensor);
 }

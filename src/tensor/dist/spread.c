@@ -8,9 +8,11 @@
  * runs the inner graphs, and wraps what their leaves have collected.
  *
  * While saved-tensor hooks are set, the distributed inputs are saved as well, so that hooks see
- * tensors with their layouts, and the inner graphs are kept hollow (hollow.h) until the backward
- * step fills them. If an operation saved more than its inputs, its inner graphs are dropped and the
- * backward step computes them again.
+ * tensors with their layouts, and it is up to them how to keep the memory. The inner graphs then
+ * keep none: hooks of our own save only where in the inputs a tensor lies, and the backward step
+ * finds it there again. If an operation saved more than parts of its inputs, its inner graphs are
+ * dropped and the backward step computes them again. (Doing so always would be simpler, but
+ * makes a training step with input_reshard a third slower.)
  */
 #include "tensor/dist/spread.h"
 
@@ -20,7 +22,6 @@
 #include "tensor/core/move.h"
 #include "tensor/grad/backward.h"
 #include "tensor/grad/gradient.h"
-#include "tensor/grad/hollow.h"
 
 #include <reshard/group.h>
 
@@ -68,8 +69,9 @@ reshard_status rs_check_together(int32_t count, reshard_tensor *const *inputs)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-/* What happens to the inner graphs until the backward step. */
-typedef enum graphs_fate { STAY, HOLLOWED, MADE_AGAIN } graphs_fate;
+/* What happens to the inner graphs until the backward step: they stay as they are, keep places
+ * instead of memory, or are dropped and made again. */
+typedef enum graphs_fate { STAY, KEEP_PLACES, MADE_AGAIN } graphs_fate;
 
 /* What a recorded operation keeps. */
 typedef struct insides {
@@ -79,11 +81,12 @@ typedef struct insides {
     int64_t shard_count;
     reshard_tensor **leaves;             /* [shard * input_count + input] */
     reshard_tensor **outputs;            /* by shard */
-    rs_hollow **hollows;                 /* by shard */
     reshard_dtype dtypes[RS_SPREAD_MAX]; /* of the inputs */
     reshard_layout *gradient_layouts[RS_SPREAD_MAX];
     reshard_layout *output_gradient_layout;
     graphs_fate fate;
+    /* With KEEP_PLACES, in the backward step: the inputs again. */
+    reshard_tensor *inputs[RS_SPREAD_MAX];
     rs_local_fn fn;
     union {
         unsigned char bytes[RS_SPREAD_USER];
@@ -95,10 +98,6 @@ typedef struct insides {
 
 static void drop_graphs(insides *in)
 {
-    for (int64_t i = 0; in->hollows != NULL && i < in->shard_count; i++) {
-        rs_hollow_destroy(in->hollows[i]);
-        in->hollows[i] = NULL;
-    }
     for (int64_t i = 0; in->outputs != NULL && i < in->shard_count; i++) {
         reshard_tensor_release(in->outputs[i]);
         in->outputs[i] = NULL;
@@ -117,7 +116,6 @@ static void forget_insides(void *extra)
     int64_t leaf_count = in->shard_count * in->input_count;
     drop_graphs(in);
     reshard_shards_destroy(in->shards);
-    rs_release(in->context, in->hollows, (size_t)in->shard_count * sizeof *in->hollows);
     rs_release(in->context, in->outputs, (size_t)in->shard_count * sizeof *in->outputs);
     rs_release(in->context, in->leaves, (size_t)leaf_count * sizeof *in->leaves);
     for (int32_t i = 0; i < in->input_count; i++)
@@ -144,13 +142,12 @@ static reshard_status make_insides(const rs_spread *spread, insides **out_inside
     size_t leaf_count = (size_t)in->shard_count * (size_t)in->input_count;
     in->leaves = rs_allocate_zeroed(context, leaf_count * sizeof *in->leaves);
     in->outputs = rs_allocate_zeroed(context, (size_t)in->shard_count * sizeof *in->outputs);
-    in->hollows = rs_allocate_zeroed(context, (size_t)in->shard_count * sizeof *in->hollows);
     for (int32_t i = 0; i < in->input_count; i++) {
         in->gradient_layouts[i] = reshard_layout_retain(spread->gradient_layouts[i]);
         if (spread->inputs[i] != NULL)
             in->dtypes[i] = spread->inputs[i]->dtype;
     }
-    bool made = in->leaves != NULL && in->outputs != NULL && in->hollows != NULL;
+    bool made = in->leaves != NULL && in->outputs != NULL;
     reshard_status status = made ? RESHARD_OK : rs_allocation_status();
     if (status == RESHARD_OK)
         status = rs_gradient_layout(spread->output_layout, &in->output_gradient_layout);
@@ -177,9 +174,15 @@ static reshard_status make_leaves(const insides *in, reshard_tensor *const *inpu
     return status;
 }
 
-static reshard_status run_shards(insides *in, reshard_tensor *const *inputs, const bool *wanted)
+/* Runs the local operations. `hooks` take the place of the caller's, which see the distributed
+ * inputs only. */
+static reshard_status run_shards(insides *in, reshard_tensor *const *inputs, const bool *wanted,
+                                 rs_hook_pair *hooks)
 {
+    rs_thread_state *state = rs_thread_state_get();
+    rs_hook_pair *outer = state->hooks;
     reshard_status status = RESHARD_OK;
+    state->hooks = hooks;
     for (int64_t i = 0; i < in->shard_count && status == RESHARD_OK; i++) {
         reshard_tensor **leaves = in->leaves + i * in->input_count;
         status = make_leaves(in, inputs, wanted, i, leaves);
@@ -189,97 +192,121 @@ static reshard_status run_shards(insides *in, reshard_tensor *const *inputs, con
         in->outputs[i] = reshard_tensor_retain(output);
         status = output != NULL ? RESHARD_OK : rs_scope_failed();
     }
+    state->hooks = outer;
     return status;
 }
 
-static reshard_status run_forward(insides *in, reshard_tensor *const *inputs)
+/* ---- places instead of memory ---------------------------------------------------------------- */
+
+/* Where a saved tensor lies in a shard of an input. */
+typedef struct place {
+    reshard_context *context;
+    int64_t shard;
+    int32_t input; /* -1: it lies in none */
+    rs_extents extents;
+    int64_t strides[RESHARD_NDIM_MAX];
+    int64_t at; /* in elements */
+} place;
+
+/* Whether all elements of a tensor lie in the memory of a leaf, which is dense. */
+static bool lies_in(const reshard_tensor *tensor, const reshard_tensor *leaf)
 {
-    rs_thread_state *state = rs_thread_state_get();
-    rs_hook_pair *hooks = state->hooks;
+    assert(reshard_tensor_is_contiguous(leaf));
+    int64_t bytes = (int64_t)rs_element_bytes(tensor->dtype), last = 0;
+    if (tensor->storage != leaf->storage || tensor->dtype != leaf->dtype)
+        return false;
+    for (int32_t d = 0; d < tensor->ndim && tensor->volume > 0; d++)
+        last += (tensor->shape[d] - 1) * tensor->strides[d];
+    return tensor->volume == 0 ||
+           (tensor->data >= leaf->data &&
+            tensor->data + (last + 1) * bytes <= leaf->data + leaf->volume * bytes);
+}
+
+static reshard_status pack_place(void *user, reshard_tensor *tensor, void **out_object)
+{
+    insides *in = user;
+    place *p = rs_allocate_zeroed(in->context, sizeof *p);
+    if (p == NULL)
+        return rs_allocation_status();
+    *p = (place){.context = in->context, .input = -1, .extents = rs_extents_of(tensor)};
+    for (int64_t i = 0; i < in->shard_count * in->input_count && p->input < 0; i++) {
+        const reshard_tensor *leaf = in->leaves[i];
+        if (leaf == NULL || !lies_in(tensor, leaf))
+            continue;
+        p->shard = i / in->input_count;
+        p->input = (int32_t)(i % in->input_count);
+        if (tensor->volume > 0)
+            p->at = (tensor->data - leaf->data) / (ptrdiff_t)rs_element_bytes(tensor->dtype);
+    }
+    memcpy(p->strides, tensor->strides, sizeof p->strides);
+    if (p->input < 0)
+        in->fate = MADE_AGAIN;
+    *out_object = p;
+    return RESHARD_OK;
+}
+
+static reshard_status unpack_place(void *user, void *object, reshard_tensor **out_tensor)
+{
+    const insides *in = user;
+    const place *p = object;
+    assert(in->fate == KEEP_PLACES && in->inputs[p->input] != NULL);
+    return rs_tensor_view(in->context, in->inputs[p->input]->distribution->shards[p->shard],
+                          p->extents.ndim, p->extents.shape, p->strides, p->at, out_tensor);
+}
+
+/* The operation may be gone by now: the scope may hold a node longer. */
+static void forget_place(void *user, void *object)
+{
+    (void)user;
+    place *p = object;
+    rs_release(p->context, p, sizeof *p);
+}
+
+static reshard_status run_forward(insides *in, const rs_spread *spread)
+{
+    rs_hook_pair places = {
+        .context = in->context,
+        .hooks = {.pack = pack_place, .unpack = unpack_place, .forget = forget_place, .user = in}};
     bool wanted[RS_SPREAD_MAX];
     for (int32_t i = 0; i < in->input_count; i++)
-        wanted[i] = inputs[i] != NULL && reshard_tensor_requires_grad(inputs[i]);
-    state->hooks = NULL; /* hooks see the distributed inputs only */
-    reshard_status status = run_shards(in, inputs, wanted);
-    state->hooks = hooks;
-    return status;
+        wanted[i] = spread->inputs[i] != NULL && reshard_tensor_requires_grad(spread->inputs[i]);
+    if (rs_thread_state_get()->hooks != NULL && rs_op_records(in->input_count, spread->inputs))
+        in->fate = KEEP_PLACES;
+    return run_shards(in, spread->inputs, wanted, in->fate == KEEP_PLACES ? &places : NULL);
 }
 
-/* While hooks are set, it is up to them how to keep memory, so the inner graphs give up theirs. */
-static reshard_status hollow_graphs(insides *in, const rs_spread *spread)
+/* Takes the memory from graphs that do not stay, when the output has been made. */
+static void give_up_memory(insides *in)
 {
-    reshard_status status = RESHARD_OK;
-    if (rs_thread_state_get()->hooks == NULL || !rs_op_records(spread->input_count, spread->inputs))
-        return RESHARD_OK;
-    in->fate = HOLLOWED;
-    for (int64_t i = 0; i < in->shard_count && status == RESHARD_OK; i++) {
-        status = rs_hollow_make(in->context, in->outputs[i], in->input_count,
-                                in->leaves + i * in->input_count, &in->hollows[i]);
-        if (status == RESHARD_OK && in->hollows[i] == NULL)
-            in->fate = MADE_AGAIN;
-    }
     if (in->fate == MADE_AGAIN)
         drop_graphs(in);
-    return status;
+    for (int64_t i = 0; i < in->shard_count && in->fate == KEEP_PLACES; i++)
+        rs_tensor_drop_data(in->outputs[i]);
+    for (int64_t i = 0; i < in->shard_count * in->input_count && in->fate == KEEP_PLACES; i++) {
+        if (in->leaves[i] != NULL)
+            rs_tensor_drop_data(in->leaves[i]);
+    }
 }
 
-static reshard_status unpack_inputs(rs_node *node, const insides *in, reshard_tensor **inputs)
+/* Unpacks the saved inputs, and makes the inner graphs again if they were dropped. */
+static reshard_status restore_graphs(rs_node *node, insides *in)
 {
     const reshard_scope *scope = rs_thread_state_get()->scope;
+    bool wanted[RS_SPREAD_MAX];
+    if (in->fate == STAY)
+        return RESHARD_OK;
     for (int32_t i = 0; i < in->input_count; i++) {
-        inputs[i] = rs_node_saved(node, i);
+        wanted[i] = rs_node_wants(node, i);
+        in->inputs[i] = rs_node_saved(node, i);
         if (scope->status != RESHARD_OK)
             return reshard_scope_status(scope);
     }
-    return RESHARD_OK;
-}
-
-static void fill_graphs(insides *in, reshard_tensor *const *inputs)
-{
-    for (int64_t i = 0; i < in->shard_count; i++) {
-        reshard_tensor *contents[RS_SPREAD_MAX] = {NULL};
-        for (int32_t k = 0; k < in->input_count; k++)
-            contents[k] = inputs[k] != NULL ? inputs[k]->distribution->shards[i] : NULL;
-        rs_hollow_fill(in->hollows[i], contents);
-    }
-}
-
-static reshard_status make_graphs_again(rs_node *node, insides *in, reshard_tensor *const *inputs)
-{
-    bool wanted[RS_SPREAD_MAX];
-    rs_thread_state *state = rs_thread_state_get();
-    for (int32_t i = 0; i < in->input_count; i++)
-        wanted[i] = rs_node_wants(node, i);
-    rs_hook_pair *hooks = state->hooks;
-    state->hooks = NULL;
-    (void)reshard_set_gradients_enabled(1);
-    reshard_status status = run_shards(in, inputs, wanted);
-    (void)reshard_set_gradients_enabled(0);
-    state->hooks = hooks;
-    return status;
-}
-
-/* Restores the inner graphs from the saved inputs. */
-static reshard_status restore_graphs(rs_node *node, insides *in)
-{
-    reshard_tensor *inputs[RS_SPREAD_MAX] = {NULL};
-    if (in->fate == STAY)
+    if (in->fate == KEEP_PLACES)
         return RESHARD_OK;
-    reshard_status status = unpack_inputs(node, in, inputs);
-    if (status != RESHARD_OK)
-        return status;
-    if (in->fate == MADE_AGAIN)
-        return make_graphs_again(node, in, inputs);
-    fill_graphs(in, inputs);
-    return RESHARD_OK;
-}
-
-static void put_graphs_away(insides *in)
-{
-    for (int64_t i = 0; i < in->shard_count && in->fate == HOLLOWED; i++)
-        rs_hollow_empty(in->hollows[i]);
-    if (in->fate == MADE_AGAIN)
-        drop_graphs(in);
+    (void)reshard_set_gradients_enabled(1);
+    reshard_status status = run_shards(in, in->inputs, wanted, NULL);
+    (void)reshard_set_gradients_enabled(0);
+    return status;
 }
 
 static void hand_out(rs_node *node, insides *in, reshard_tensor **out_gradients)
@@ -333,7 +360,9 @@ static void backward_spread(rs_node *node, reshard_tensor *const *gradients,
         if (in->leaves[i] != NULL)
             reshard_tensor_clear_gradient(in->leaves[i]);
     }
-    put_graphs_away(in);
+    if (in->fate == MADE_AGAIN)
+        drop_graphs(in);
+    memset(in->inputs, 0, sizeof in->inputs); /* the scope's */
 }
 
 reshard_tensor *rs_spread_run(rs_spread *spread, reshard_status status)
@@ -350,13 +379,13 @@ reshard_tensor *rs_spread_run(rs_spread *spread, reshard_status status)
     if (status == RESHARD_OK) {
         in->shards = spread->shards;
         spread->shards = NULL;
-        status = run_forward(in, spread->inputs);
+        status = run_forward(in, spread);
     }
     if (status == RESHARD_OK)
         status = rs_distributed_wrap(in->context, in->cache, spread->output_layout,
                                      spread->inputs[0]->dtype, in->outputs, &output);
     if (status == RESHARD_OK)
-        status = hollow_graphs(in, spread);
+        give_up_memory(in);
     rs_recipe recipe = {.name = spread->name,
                         .backward = backward_spread,
                         .input_count = spread->input_count,

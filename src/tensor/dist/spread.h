@@ -16,6 +16,11 @@ rs_layout_words rs_tensor_describe_layout(const reshard_tensor *tensor);
 /* Returns INVALID, with the text that this partial tensor has to be redistributed first. */
 reshard_status rs_refuse_partial(const reshard_tensor *tensor);
 
+/* Casts a distributed tensor between floating dtypes, shard by shard; the tensor itself, retained,
+ * if it has the dtype. Not recorded for gradients. */
+reshard_status rs_cast_shards(reshard_tensor *tensor, reshard_dtype dtype,
+                              reshard_tensor **out_tensor);
+
 /* A local operation on one shard of every input. Entries are NULL where inputs are. */
 typedef reshard_tensor *(*rs_local_fn)(reshard_tensor *const *inputs, const void *user);
 

@@ -33,14 +33,10 @@ static reshard_status add_node(pass *p, rs_node *node)
 {
     if (node == NULL || node->marked)
         return RESHARD_OK;
-    if (p->count == p->capacity) {
-        void *nodes = p->nodes;
-        reshard_status status =
-            rs_grow(p->context, &nodes, &p->capacity, p->count + 1, sizeof *p->nodes);
-        p->nodes = nodes;
-        if (status != RESHARD_OK)
-            return status;
-    }
+    reshard_status status =
+        rs_grow(p->context, &p->nodes, &p->capacity, p->count + 1, sizeof *p->nodes);
+    if (status != RESHARD_OK)
+        return status;
     node->marked = true;
     p->nodes[p->count++] = node;
     return RESHARD_OK;
@@ -202,14 +198,7 @@ static bool is_reached(const rs_node *node)
     return reached;
 }
 
-static const reshard_group *find_told(const reshard_scope *scope)
-{
-    bool told = scope->group != NULL && rs_scope_has_told(scope, scope->group);
-    return told ? scope->group : NULL;
-}
-
-/* *out_told is the group whose ranks have agreed on the failure, or NULL. */
-static reshard_status step(const pass *p, rs_node *node, const reshard_group **out_told)
+static reshard_status step(const pass *p, rs_node *node)
 {
     assert(node->output_count > 0 && !node->spent);
     reshard_scope scope;
@@ -228,7 +217,6 @@ static reshard_status step(const pass *p, rs_node *node, const reshard_group **o
                 (void)rs_scope_fail(status);
         }
     }
-    *out_told = find_told(&scope);
     reshard_status status = rs_scope_leave(&scope);
     rs_release(p->context, gradients, (size_t)node->input_count * sizeof *gradients);
     drop_gradients(node);
@@ -239,36 +227,21 @@ static reshard_status step(const pass *p, rs_node *node, const reshard_group **o
     return rs_fail_within(status, "backward of %s", node->name);
 }
 
-/* How far a pass came on this rank. */
-typedef struct progress {
-    reshard_status status;
-    int64_t failed;            /* the last step that ran; -1: none */
-    const reshard_group *told; /* the group that learned of the failure in that step, or NULL */
-} progress;
-
-/* Whether the ranks of a group know of the failure before step `now`. They do if they learned of it
- * in the failed step, or were told at a collective step of theirs since then. */
-static bool is_told(const pass *p, const progress *at, int64_t now, const reshard_group *group)
+/* Runs the steps of a pass in the innermost scope. After a failure, on this rank or another, only
+ * the groups of later collective steps are told. */
+static reshard_status run(const pass *p, reshard_status status)
 {
-    bool told = at->told == group;
-    for (int64_t i = at->failed + 1; i < now && !told; i++)
-        told = p->nodes[i]->group == group;
-    return told;
-}
-
-static void run(const pass *p, progress *at)
-{
+    const reshard_scope *scope = rs_thread_state_get()->scope;
     for (int64_t i = 0; i < p->count; i++) {
         rs_node *node = p->nodes[i];
-        if (at->status == RESHARD_OK) {
-            at->status = step(p, node, &at->told);
-            at->failed = i;
-        } else if (node->group != NULL && !is_told(p, at, i, node->group)) {
-            at->status = rs_agree(node->group, at->status, NULL, "backward", 0, NULL);
-        }
-        if (at->status != RESHARD_OK)
+        if (status == RESHARD_OK)
+            status = step(p, node);
+        else if (node->group != NULL && !rs_scope_has_told(scope, node->group))
+            status = rs_agree(node->group, status, "backward");
+        if (status != RESHARD_OK)
             drop_gradients(node);
     }
+    return status;
 }
 
 static reshard_status check(reshard_tensor *tensor, const reshard_tensor *gradient)
@@ -298,26 +271,20 @@ static reshard_status check(reshard_tensor *tensor, const reshard_tensor *gradie
 static reshard_status make_one(reshard_tensor *tensor, reshard_tensor **out_one)
 {
     reshard_tensor *one = NULL;
+    reshard_layout *layout = NULL;
     reshard_status status = RESHARD_OK;
     if (tensor->distribution == NULL) {
         status = rs_tensor_make(tensor->context, tensor->dtype, tensor->ndim, tensor->shape, &one);
-        if (status == RESHARD_OK)
-            status = reshard_tensor_fill(one, 1);
     } else {
-        reshard_layout *layout = NULL;
         status = rs_gradient_layout(tensor->distribution->layout, &layout);
         if (status == RESHARD_OK)
             status = rs_distributed_make(tensor->context, tensor->distribution->cache, layout,
                                          tensor->dtype, &one);
-        for (int64_t i = 0; status == RESHARD_OK && i < one->distribution->shard_count; i++)
-            status = reshard_tensor_fill(one->distribution->shards[i], 1);
         reshard_layout_release(layout);
     }
     if (status == RESHARD_OK)
-        *out_one = one;
-    else
-        reshard_tensor_release(one);
-    return status;
+        status = reshard_tensor_fill(one, 1);
+    return rs_tensor_hand_out(status, one, out_one);
 }
 
 static reshard_status begin(reshard_tensor *tensor, reshard_tensor *gradient)
@@ -356,32 +323,20 @@ static reshard_status go(const pass *p, reshard_tensor *tensor, reshard_tensor *
     reshard_tensor_retain(tensor);
     rs_scope_enter(&scope, p->context);
     (void)reshard_set_gradients_enabled(0);
-    progress at = {.status = begin(tensor, gradient), .failed = -1};
-    at.told = find_told(&scope);
-    run(p, &at);
+    reshard_status status = run(p, begin(tensor, gradient));
     /* Another rank may have failed after the last collective step. */
-    if (group != NULL && (at.status == RESHARD_OK || !is_told(p, &at, p->count, group)))
-        at.status = rs_agree(group, at.status, NULL, "backward", 0, NULL);
+    if (group != NULL && (status == RESHARD_OK || !rs_scope_has_told(&scope, group)))
+        status = rs_agree(group, status, "backward");
     (void)rs_scope_leave(&scope);
-    if (at.status != RESHARD_OK && scope.outer != NULL && scope.outer->failure == 0)
-        scope.outer->failure = scope.failure;
+    if (status != RESHARD_OK)
+        rs_scope_hand_on_failure(&scope);
     reshard_tensor_release(tensor);
-    return at.status;
+    return status;
 }
 
 static void release_pass(pass *p)
 {
     rs_release(p->context, p->nodes, (size_t)p->capacity * sizeof *p->nodes);
-}
-
-reshard_status rs_graph_visit(reshard_context *context, rs_node *last, rs_node_fn fn, void *user)
-{
-    pass p = {.context = context};
-    reshard_status status = collect(&p, last);
-    for (int64_t i = 0; i < p.count && status == RESHARD_OK; i++)
-        status = fn(user, p.nodes[i]);
-    release_pass(&p);
-    return status;
 }
 
 reshard_status rs_backward_local(reshard_tensor *tensor, reshard_tensor *gradient, bool retain)
@@ -413,7 +368,7 @@ reshard_status reshard_backward(reshard_tensor *tensor, reshard_tensor *gradient
         status = collect(&p, tensor->node);
     reshard_group *group = find_group(&p, tensor, status);
     if (group != NULL)
-        status = rs_agree(group, status, NULL, "backward", 0, NULL);
+        status = rs_agree(group, status, "backward");
     if (status == RESHARD_OK)
         status = go(&p, tensor, gradient, group);
     reshard_tensor_release(one);

@@ -7,6 +7,7 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "tensor/core/distribution.h"
+#include "tensor/core/failure.h"
 
 #include <reshard/group.h>
 
@@ -100,6 +101,18 @@ bool rs_op_begin(const char *name, int32_t count, reshard_tensor *const *inputs)
             rs_scope_use_group(rs_distributed_group(inputs[i]));
     }
     return true;
+}
+
+bool rs_op_begin_together(const char *name, reshard_group *group, reshard_tensor *input)
+{
+    if (group == NULL && input != NULL && input->distribution != NULL)
+        group = rs_distributed_group(input);
+    if (group != NULL)
+        rs_scope_use_group(group);
+    if (rs_op_begin(name, 1, &input))
+        return true;
+    rs_agree_on_failure();
+    return false;
 }
 
 static reshard_status make_node(const rs_recipe *recipe, int32_t output_count, rs_node **out_node)
@@ -297,9 +310,4 @@ int reshard_set_gradients_enabled(int enabled)
     int before = !state->gradients_off;
     state->gradients_off = !enabled;
     return before;
-}
-
-int reshard_gradients_enabled(void)
-{
-    return !rs_thread_state_get()->gradients_off;
 }

@@ -67,6 +67,9 @@ typedef struct rs_recipe {
 /* True if the operation may start: a scope is open and has not failed, and no input is NULL.
  * Otherwise notes the error. */
 bool rs_op_begin(const char *name, int32_t count, reshard_tensor *const *inputs);
+/* The same for a collective operation on one input. A rank that may not start tells the group's
+ * ranks, who wait for it in this call. group: NULL for that of the input, if it has one. */
+bool rs_op_begin_together(const char *name, struct reshard_group *group, reshard_tensor *input);
 /* Hands the output (a reference) to the scope, and records the operation if gradients are wanted.
  * On failure releases the output, notes the error and returns NULL. */
 reshard_tensor *rs_op_end(const rs_recipe *recipe, reshard_status status, reshard_tensor *output);

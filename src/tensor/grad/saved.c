@@ -16,25 +16,15 @@
 static reshard_status make_outline(reshard_context *context, const reshard_tensor *tensor,
                                    reshard_tensor **out_outline)
 {
-    reshard_tensor *outline = rs_allocate_zeroed(context, sizeof *outline);
+    reshard_tensor *outline =
+        rs_tensor_header(context, tensor->dtype, tensor->ndim, tensor->shape, tensor->volume);
     if (outline == NULL)
         return rs_allocation_status();
-    atomic_init(&outline->references, 1);
-    outline->context = context;
-    outline->dtype = tensor->dtype;
-    outline->ndim = tensor->ndim;
-    outline->volume = tensor->volume;
-    memcpy(outline->shape, tensor->shape, sizeof outline->shape);
     const rs_distribution *d = tensor->distribution;
     reshard_status status = RESHARD_OK;
     if (d != NULL)
         status = rs_distribution_outline(context, d->cache, d->layout, &outline->distribution);
-    if (status != RESHARD_OK) {
-        reshard_tensor_release(outline);
-        return status;
-    }
-    *out_outline = outline;
-    return RESHARD_OK;
+    return rs_tensor_hand_out(status, outline, out_outline);
 }
 
 static reshard_status pack_by_hooks(reshard_context *context, reshard_tensor *alias,
@@ -107,11 +97,7 @@ reshard_status rs_saved_unpack(rs_saved *saved, const char *name, reshard_tensor
     if (status != RESHARD_OK)
         return rs_fail_within(status, "%s: unpack of a saved tensor", name);
     status = check_unpacked(saved, tensor, name);
-    if (status == RESHARD_OK)
-        *out_tensor = tensor;
-    else
-        reshard_tensor_release(tensor);
-    return status;
+    return rs_tensor_hand_out(status, tensor, out_tensor);
 }
 
 void rs_saved_forget(rs_saved *saved)

@@ -170,11 +170,7 @@ static reshard_status measure_shards(reshard_tensor *indices, reshard_tensor *of
             rs_tensor_copy(part, sizes->distribution->shards[i]);
         reshard_tensor_release(part);
     }
-    if (status == RESHARD_OK)
-        *out_sizes = sizes;
-    else
-        reshard_tensor_release(sizes);
-    return status;
+    return rs_tensor_hand_out(status, sizes, out_sizes);
 }
 
 reshard_tensor *rs_bag_sizes(reshard_tensor *indices, reshard_tensor *offsets, bool last)

@@ -65,11 +65,7 @@ static reshard_status place_labels(reshard_tensor *logits, reshard_tensor *label
             place[i] = place_label(c, logits->ndim - 1, label);
     }
     reshard_tensor_release(dense);
-    if (status == RESHARD_OK)
-        *out_places = places;
-    else
-        reshard_tensor_release(places);
-    return status;
+    return rs_tensor_hand_out(status, places, out_places);
 }
 
 /* The layout of one number to which ranks contribute that cut rows of logits. */
@@ -142,11 +138,7 @@ static reshard_status make_loss(reshard_tensor *logits, const reshard_tensor *pl
     }
     if (rs_part_count(loss) > 0)
         status = reshard_tensor_fill(rs_part_of(loss, 0), total / count);
-    if (status == RESHARD_OK)
-        *out_loss = loss;
-    else
-        reshard_tensor_release(loss);
-    return status;
+    return rs_tensor_hand_out(status, loss, out_loss);
 }
 
 /* The gradient of the part: softmax, less 1 at the label, times the gradient of the loss. */
@@ -258,20 +250,20 @@ static reshard_status prepare(reshard_tensor *const *inputs,
         status = place_labels(inputs[0], inputs[1], options, out_columns, out_places);
     if (inputs[0]->distribution == NULL)
         return status;
-    return rs_agree(rs_distributed_group(inputs[0]), status, NULL, "cross_entropy", 0, NULL);
+    return rs_agree(rs_distributed_group(inputs[0]), status, "cross_entropy");
 }
 
 reshard_tensor *rs_cut_cross_entropy(reshard_tensor *logits, reshard_tensor *labels,
-                                     const reshard_cross_entropy_options *options)
+                                     const reshard_cross_entropy_options *options, int64_t count)
 {
     reshard_tensor *inputs[] = {logits, labels}, *places = NULL, *output = NULL;
     reshard_tensor *saved[] = {logits, labels, NULL, NULL};
     rs_columns c = {0};
-    loss_facts facts = {.options = *options};
+    loss_facts facts = {.options = *options, .count = (double)count};
     if (options->classes == 0)
         facts.options.classes = logits->shape[logits->ndim - 1];
     reshard_status status = prepare(inputs, &facts.options, &c, &places);
-    if (status == RESHARD_OK)
+    if (status == RESHARD_OK && count == 0)
         status = count_rows(logits, labels, places, options->ignores != 0, &facts.count);
     if (status == RESHARD_OK)
         status = rs_rows_maxima(logits, &c, &saved[2]);

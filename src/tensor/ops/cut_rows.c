@@ -31,7 +31,6 @@ reshard_tensor *rs_part_of(reshard_tensor *x, int64_t i)
     return x->distribution != NULL ? x->distribution->shards[i] : x;
 }
 
-/* The axes of x, of which those that cut the last dim become `placement`. */
 reshard_status rs_rows_axes(const reshard_tensor *x, reshard_placement placement, rs_axes *out_axes)
 {
     rs_axes axes;
@@ -60,7 +59,6 @@ bool rs_rows_are_cut(const reshard_tensor *x)
     return false;
 }
 
-/* Makes room for `count` numbers for each row of x, which ranks contribute to if rows are cut. */
 reshard_status rs_rows_numbers(reshard_tensor *x, reshard_reduction reduction, int64_t count,
                                reshard_tensor **out_numbers)
 {
@@ -83,7 +81,6 @@ reshard_status rs_rows_numbers(reshard_tensor *x, reshard_reduction reduction, i
     return status;
 }
 
-/* Collective, if x is distributed. Takes over contributions and gives every rank the result. */
 reshard_status rs_rows_reduce(const reshard_tensor *x, reshard_status status,
                               reshard_tensor *numbers, reshard_tensor **out_numbers)
 {
@@ -144,7 +141,6 @@ rs_part_rows rs_columns_part(const reshard_tensor *part, const rs_columns *c)
                           c->limit};
 }
 
-/* Collective. Finds the maximum of each row. */
 reshard_status rs_rows_maxima(reshard_tensor *x, const rs_columns *c, reshard_tensor **out_maxima)
 {
     reshard_tensor *numbers = NULL;
@@ -162,8 +158,6 @@ reshard_status rs_rows_maxima(reshard_tensor *x, const rs_columns *c, reshard_te
     return rs_rows_reduce(x, status, numbers, out_maxima);
 }
 
-/* Collective. Finds the sum of exp(x - maximum), and, if there are places of labels, the label's
- * x - maximum. */
 reshard_status rs_rows_sums(reshard_tensor *x, const rs_columns *c, reshard_tensor *maxima,
                             const reshard_tensor *places, reshard_tensor **out_sums)
 {

@@ -20,9 +20,10 @@ bool rs_rows_are_cut(const reshard_tensor *x);
 /* Collective. Softmax over the last dim of a distributed tensor, or its logarithm. */
 reshard_tensor *rs_cut_softmax(reshard_tensor *x, bool logarithm);
 /* Cross-entropy of local tensors, or Collective of distributed ones, whose labels have the layout
- * of logits without the last dim. The caller has checked shapes, and that labels are i64. */
+ * of logits without the last dim. The caller has checked shapes, and that labels are i64. The sum
+ * over rows is divided by `count`; 0: by the number of rows that are not ignored. */
 reshard_tensor *rs_cut_cross_entropy(reshard_tensor *logits, reshard_tensor *labels,
-                                     const reshard_cross_entropy_options *options);
+                                     const reshard_cross_entropy_options *options, int64_t count);
 
 /* ---- parts of rows --------------------------------------------------------------------------- */
 

@@ -204,11 +204,7 @@ static reshard_status join(int32_t count, reshard_tensor *const *tensors, int32_
         status = put(whole, dim, start, tensors[i]);
         start += tensors[i]->shape[dim];
     }
-    if (status == RESHARD_OK)
-        *out_tensor = whole;
-    else
-        reshard_tensor_release(whole);
-    return status;
+    return rs_tensor_hand_out(status, whole, out_tensor);
 }
 
 reshard_tensor *reshard_cat(int32_t count, reshard_tensor *const *tensors, int32_t dim)

@@ -37,10 +37,7 @@ static reshard_status bring_gradient(const backing *b, int32_t index, reshard_te
         return rs_result_zeros(output->dtype, output->ndim, output->shape, out_gradient);
     reshard_status status =
         rs_distributed_make(context, b->r->cache, layout, output->dtype, out_gradient);
-    const rs_distribution *d = status == RESHARD_OK ? (*out_gradient)->distribution : NULL;
-    for (int64_t i = 0; d != NULL && i < d->shard_count && status == RESHARD_OK; i++)
-        status = reshard_tensor_fill(d->shards[i], 0);
-    return status;
+    return status == RESHARD_OK ? reshard_tensor_fill(*out_gradient, 0) : status;
 }
 
 static reshard_status bring_gradients(backing *b, reshard_tensor *const *gradients)

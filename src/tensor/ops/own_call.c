@@ -14,7 +14,6 @@
 
 /* ---- parts ----------------------------------------------------------------------------------- */
 
-/* This part of each tensor, dense, in the innermost scope. */
 reshard_status rs_own_take_part(const rs_own_record *r, int64_t part, int32_t count,
                                 reshard_tensor *const *tensors, reshard_tensor **out_parts)
 {
@@ -37,7 +36,6 @@ reshard_status rs_own_take_part(const rs_own_record *r, int64_t part, int32_t co
     return status;
 }
 
-/* Turns what a callback returned, or left in its scope, into one status with words. */
 reshard_status rs_own_judge_return(reshard_status status, const char *which)
 {
     reshard_status scope = rs_scope_failed();
@@ -151,20 +149,21 @@ int reshard_operation_wants(const reshard_operation_call *call, int32_t input)
     return is_below(input, call->record->operation.input_count) && call->wanted[input];
 }
 
-/* Where part `part` of this rank begins in a layout. */
-static reshard_status find_offset(const rs_own_record *r, int64_t part,
+/* Where this rank's part of a tensor begins. layout: NULL if it is whole. */
+static reshard_status find_offset(const reshard_operation_call *call, int32_t ndim,
                                   const reshard_layout *layout, int64_t *out_offset)
 {
     reshard_shards *shards = NULL;
-    reshard_status status =
-        reshard_layout_shards(layout, reshard_group_rank(rs_exec_cache_group(r->cache)), &shards);
+    memset(out_offset, 0, (size_t)ndim * sizeof *out_offset);
+    if (layout == NULL)
+        return RESHARD_OK;
+    int32_t rank = reshard_group_rank(rs_exec_cache_group(call->record->cache));
+    reshard_status status = reshard_layout_shards(layout, rank, &shards);
     if (status != RESHARD_OK)
         return status;
-    const reshard_shard *shard = &shards->items[part];
-    memset(out_offset, 0, (size_t)reshard_layout_ndim(layout) * sizeof *out_offset);
+    const reshard_shard *shard = &shards->items[call->part];
     if (shard->piece_count == 1)
-        memcpy(out_offset, shard->pieces[0].box.offset,
-               (size_t)reshard_layout_ndim(layout) * sizeof *out_offset);
+        memcpy(out_offset, shard->pieces[0].box.offset, (size_t)ndim * sizeof *out_offset);
     else if (shard->piece_count > 1)
         status = rs_fail(RESHARD_ERR_UNSUPPORTED, "this rank's part of the tensor is not one box");
     reshard_shards_destroy(shards);
@@ -177,10 +176,8 @@ reshard_status reshard_operation_input_offset(const reshard_operation_call *call
     const rs_own_record *r = call->record;
     if (!is_below(index, r->operation.input_count))
         return rs_fail(RESHARD_ERR_RANGE, "input %d of %d", index, r->operation.input_count);
-    if (r->on_shards)
-        return find_offset(r, call->part, r->input_layouts[index], out_offset);
-    memset(out_offset, 0, (size_t)r->inputs[index].ndim * sizeof *out_offset);
-    return RESHARD_OK;
+    return find_offset(call, r->inputs[index].ndim, r->on_shards ? r->input_layouts[index] : NULL,
+                       out_offset);
 }
 
 reshard_status reshard_operation_output_offset(const reshard_operation_call *call, int32_t index,
@@ -189,8 +186,6 @@ reshard_status reshard_operation_output_offset(const reshard_operation_call *cal
     const rs_own_record *r = call->record;
     if (!is_below(index, r->operation.output_count))
         return rs_fail(RESHARD_ERR_RANGE, "output %d of %d", index, r->operation.output_count);
-    if (r->on_shards)
-        return find_offset(r, call->part, r->layouts.outputs[index], out_offset);
-    memset(out_offset, 0, (size_t)r->outputs[index].ndim * sizeof *out_offset);
-    return RESHARD_OK;
+    return find_offset(call, r->outputs[index].ndim,
+                       r->on_shards ? r->layouts.outputs[index] : NULL, out_offset);
 }

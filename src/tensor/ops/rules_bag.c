@@ -156,11 +156,9 @@ reshard_status rs_bag_settle(const rs_bag *bag, const rs_axes *axes, reshard_sta
         rs_axes whole = with_partial(axes, (reshard_placement){.kind = RESHARD_REPLICATE});
         if (status == RESHARD_OK)
             status = rs_axes_layout(&whole, (*numbers)->ndim, (*numbers)->shape, &layout);
-        if (status == RESHARD_OK)
-            status = rs_redistribute(rs_scope_context(), *numbers, layout, RESHARD_F64, &settled);
-        else
-            status = rs_agree(rs_distributed_group(bag->tensors[RS_BAG_WEIGHT]), status, NULL,
-                              "embedding_bag", 0, NULL);
+        status = rs_redistribute_after(status, rs_distributed_group(bag->tensors[RS_BAG_WEIGHT]),
+                                       "embedding_bag", rs_scope_context(), *numbers, layout,
+                                       RESHARD_F64, &settled);
         reshard_layout_release(layout);
     } else {
         settled = reshard_tensor_retain(*numbers);

@@ -139,38 +139,24 @@ static reshard_tensor *mean_local(reshard_tensor *const *inputs, const void *use
     return rs_mean_of(inputs[0], *(const int64_t *)user);
 }
 
-/* Turns cuts into partial sums. Axes that are already partial must be sums or averages. */
-static reshard_status reduce_axes(const reshard_tensor *tensor, rs_axes *axes)
+static reshard_status refuse_total(reshard_tensor *const *inputs, int32_t axis)
 {
-    for (int32_t i = 0; i < axes->count; i++) {
-        reshard_placement *p = &axes->cuts[i].placement;
-        reshard_status status = rs_check_linear(tensor, p);
-        if (status != RESHARD_OK)
-            return status;
-        if (p->kind == RESHARD_SHARD)
-            *p = rs_placement_partial();
-    }
-    return RESHARD_OK;
+    (void)axis;
+    return rs_refuse_partial(inputs[0]);
 }
 
-/* Runs a sum or a mean of all elements, which is partial over the axes that cut x. */
-static reshard_tensor *run_total(rs_spread *spread, reshard_tensor *x)
-{
-    rs_axes axes;
-    reshard_status status = rs_axes_of(x, &axes);
-    if (status == RESHARD_OK)
-        status = reduce_axes(x, &axes);
-    if (status == RESHARD_OK)
-        status = rs_axes_layout(&axes, 0, NULL, &spread->output_layout);
-    if (status == RESHARD_OK)
-        status = rs_gradient_layout(x->distribution->layout, &spread->gradient_layouts[0]);
-    return rs_spread_run(spread, status);
-}
+/* The total is partial over the axes that cut x. */
+static const reshard_operation_rule total_rows[] = {
+    {"S(*)", "P", NULL},
+    {"P", "P", NULL},
+    {"P(avg)", "P(avg)", NULL},
+};
+static const rs_layout_rules total_rules = RS_LAYOUT_RULES(total_rows, refuse_total);
 
 reshard_tensor *rs_spread_sum(reshard_tensor *x)
 {
     rs_spread spread = {.name = "sum", .input_count = 1, .inputs = &x, .fn = sum_local};
-    return run_total(&spread, x);
+    return rs_spread_by(&total_rules, 0, NULL, &spread);
 }
 
 reshard_tensor *rs_spread_mean(reshard_tensor *x)
@@ -181,94 +167,77 @@ reshard_tensor *rs_spread_mean(reshard_tensor *x)
                         .fn = mean_local,
                         .user = &x->volume,
                         .user_bytes = sizeof x->volume};
-    return run_total(&spread, x);
+    return rs_spread_by(&total_rules, 0, NULL, &spread);
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-static reshard_status check_rows(const reshard_tensor *x, const rs_axes *axes)
+/* Whether the axis leaves rows whole. */
+static bool has_rows(const reshard_tensor *x, int32_t axis)
 {
-    for (int32_t i = 0; i < axes->count; i++) {
-        const reshard_placement *p = &axes->cuts[i].placement;
-        if (p->kind == RESHARD_PARTIAL || rs_axes_is_cut(p, x->ndim - 1))
-            return rs_fail(RESHARD_ERR_INVALID,
-                           "x with \"%s\": rows have to be whole, redistribute it first",
-                           rs_tensor_describe_layout(x).text);
-    }
-    return RESHARD_OK;
+    rs_axes axes;
+    if (rs_axes_of(x, &axes) != RESHARD_OK)
+        return false;
+    reshard_placement p = rs_axes_at(&axes, axis);
+    return p.kind != RESHARD_PARTIAL && !rs_axes_is_cut(&p, x->ndim - 1);
 }
+
+static reshard_status refuse_rows(const reshard_tensor *x)
+{
+    return rs_fail(RESHARD_ERR_INVALID,
+                   "x with \"%s\": rows have to be whole, redistribute it first",
+                   rs_tensor_describe_layout(x).text);
+}
+
+static reshard_status refuse_norm(reshard_tensor *const *inputs, int32_t axis)
+{
+    rs_axes weight;
+    if (!has_rows(inputs[0], axis))
+        return refuse_rows(inputs[0]);
+    bool whole = rs_axes_of(inputs[1], &weight) == RESHARD_OK && weight.count == 0;
+    return rs_fail(RESHARD_ERR_INVALID, "a %s with \"%s\", which is not replicated",
+                   whole ? "bias" : "weight",
+                   rs_tensor_describe_layout(inputs[whole ? 2 : 1]).text);
+}
+
+/* Each rank has the gradient of weight and bias from its own rows only. */
+static const reshard_operation_rule norm_rows[] = {{"S(i), R, R", "S(i)", NULL}};
+const rs_layout_rules rs_norm_rules = RS_LAYOUT_RULES(norm_rows, refuse_norm);
 
 reshard_tensor *rs_spread_norm(const char *name, reshard_tensor *x, reshard_tensor *weight,
                                reshard_tensor *bias, rs_local_fn fn, const void *user,
                                size_t user_bytes)
 {
     reshard_tensor *inputs[] = {x, weight, bias};
-    rs_axes axes, rows;
     rs_spread spread = {.name = name,
                         .input_count = 3,
                         .inputs = inputs,
                         .fn = fn,
                         .user = user,
                         .user_bytes = user_bytes};
-    reshard_status status = rs_check_together(3, inputs);
-    if (status == RESHARD_OK)
-        status = rs_axes_of(x, &axes);
-    if (status == RESHARD_OK)
-        status = check_rows(x, &axes);
-    for (int32_t i = 1; i < 3 && status == RESHARD_OK; i++) {
-        rs_axes whole;
-        if (inputs[i] == NULL)
-            continue;
-        status = rs_axes_check_mesh(x, inputs[i]);
-        if (status == RESHARD_OK)
-            status = rs_axes_of(inputs[i], &whole);
-        if (status == RESHARD_OK && whole.count != 0)
-            status = rs_fail(RESHARD_ERR_INVALID, "a %s with \"%s\", which is not replicated",
-                             i == 1 ? "weight" : "bias", rs_tensor_describe_layout(inputs[i]).text);
-    }
-    if (status == RESHARD_OK) {
-        /* Each rank has the gradient of weight and bias from its own rows only. */
-        rows = axes;
-        status = reduce_axes(x, &rows);
-    }
-    for (int32_t i = 1; i < 3 && status == RESHARD_OK; i++) {
-        if (inputs[i] != NULL)
-            status = rs_axes_layout(&rows, 1, inputs[i]->shape, &spread.gradient_layouts[i]);
-    }
-    if (status == RESHARD_OK) {
-        spread.output_layout = reshard_layout_retain(x->distribution->layout);
-        spread.gradient_layouts[0] = reshard_layout_retain(x->distribution->layout);
-    }
-    return rs_spread_run(&spread, status);
+    return rs_spread_by(&rs_norm_rules, x->ndim, x->shape, &spread);
 }
 
 /* ---- cross-entropy --------------------------------------------------------------------------- */
 
 static reshard_tensor *cross_entropy_local(reshard_tensor *const *inputs, const void *user)
 {
-    return rs_cross_entropy_of(inputs[0], inputs[1], *(const int64_t *)user);
+    const reshard_cross_entropy_options none = {.size = sizeof none};
+    return rs_cut_cross_entropy(inputs[0], inputs[1], &none, *(const int64_t *)user);
 }
 
-static reshard_status judge_cross_entropy(reshard_tensor *const *inputs, rs_axes *out_axes)
+static reshard_status refuse_cross_entropy(reshard_tensor *const *inputs, int32_t axis)
 {
-    rs_axes labels;
-    reshard_status status = rs_check_together(2, inputs);
-    if (status == RESHARD_OK)
-        status = rs_axes_check_mesh(inputs[0], inputs[1]);
-    if (status == RESHARD_OK)
-        status = rs_axes_of(inputs[0], out_axes);
-    if (status == RESHARD_OK)
-        status = check_rows(inputs[0], out_axes);
-    if (status == RESHARD_OK)
-        status = rs_axes_of(inputs[1], &labels);
-    if (status != RESHARD_OK)
-        return status;
-    if (!rs_axes_equal(&labels, out_axes))
-        return rs_fail(RESHARD_ERR_INVALID, "logits with \"%s\" and labels with \"%s\"",
-                       rs_tensor_describe_layout(inputs[0]).text,
-                       rs_tensor_describe_layout(inputs[1]).text);
-    return reduce_axes(inputs[0], out_axes);
+    if (!has_rows(inputs[0], axis))
+        return refuse_rows(inputs[0]);
+    return rs_fail(RESHARD_ERR_INVALID, "logits with \"%s\" and labels with \"%s\"",
+                   rs_tensor_describe_layout(inputs[0]).text,
+                   rs_tensor_describe_layout(inputs[1]).text);
 }
+
+static const reshard_operation_rule cross_entropy_rows[] = {{"S(i), S(*)", "P", NULL}};
+static const rs_layout_rules cross_entropy_rules =
+    RS_LAYOUT_RULES(cross_entropy_rows, refuse_cross_entropy);
 
 bool rs_spread_labels(reshard_tensor **t)
 {
@@ -290,17 +259,11 @@ bool rs_spread_labels(reshard_tensor **t)
 reshard_tensor *rs_spread_cross_entropy(reshard_tensor *logits, reshard_tensor *labels)
 {
     reshard_tensor *inputs[] = {logits, labels};
-    rs_axes axes;
     rs_spread spread = {.name = "cross_entropy",
                         .input_count = 2,
                         .inputs = inputs,
                         .fn = cross_entropy_local,
                         .user = &labels->volume,
                         .user_bytes = sizeof labels->volume};
-    reshard_status status = judge_cross_entropy(inputs, &axes);
-    if (status == RESHARD_OK)
-        status = rs_axes_layout(&axes, 0, NULL, &spread.output_layout);
-    if (status == RESHARD_OK)
-        spread.gradient_layouts[0] = reshard_layout_retain(logits->distribution->layout);
-    return rs_spread_run(&spread, status);
+    return rs_spread_by(&cross_entropy_rules, 0, NULL, &spread);
 }

@@ -49,34 +49,6 @@ reshard_tensor *reshard_log_softmax(reshard_tensor *x, int32_t dim)
 
 /* ---- cross-entropy --------------------------------------------------------------------------- */
 
-typedef struct cross_entropy_facts {
-    double count; /* of rows on all ranks */
-} cross_entropy_facts;
-
-static void backward_cross_entropy(rs_node *node, reshard_tensor *const *gradients,
-                                   reshard_tensor **out_gradients)
-{
-    reshard_tensor *logits = rs_node_saved(node, 0), *labels = rs_node_saved(node, 1);
-    const cross_entropy_facts *facts = rs_node_facts(node);
-    reshard_tensor *dense = NULL, *indices = NULL, *output = NULL;
-    double gradient = 0;
-    if (logits == NULL || labels == NULL)
-        return;
-    reshard_status status = reshard_tensor_item(gradients[0], &gradient);
-    if (status == RESHARD_OK)
-        status = rs_real(logits, &dense);
-    if (status == RESHARD_OK)
-        status = rs_tensor_densify(rs_scope_context(), labels, &indices);
-    if (status == RESHARD_OK)
-        status = rs_result(logits->dtype, logits->ndim, logits->shape, &output);
-    if (status == RESHARD_OK)
-        RS_CALL(logits->dtype, cross_entropy_back, dense->data, (const void *)indices->data,
-                rs_row_count(logits), rs_row_size(logits), gradient / facts->count, output->data);
-    reshard_tensor_release(dense);
-    reshard_tensor_release(indices);
-    out_gradients[0] = rs_scope_finish(status, output);
-}
-
 static reshard_status check_labels(const reshard_tensor *logits, const reshard_tensor *labels)
 {
     bool fits = logits->ndim >= 1 && labels->ndim == logits->ndim - 1;
@@ -86,36 +58,6 @@ static reshard_status check_labels(const reshard_tensor *logits, const reshard_t
         return rs_fail(RESHARD_ERR_INVALID, "logits %s with labels %s",
                        rs_tensor_describe(logits).text, rs_tensor_describe(labels).text);
     return rs_check_indices(labels);
-}
-
-reshard_tensor *rs_cross_entropy_of(reshard_tensor *logits, reshard_tensor *labels, int64_t count)
-{
-    reshard_tensor *inputs[] = {logits, labels};
-    reshard_tensor *dense = NULL, *indices = NULL, *output = NULL;
-    if (!rs_op_begin("cross_entropy", 2, inputs))
-        return NULL;
-    if (rs_dtype_is_half(logits->dtype))
-        return reshard_tensor_cast(
-            rs_cross_entropy_of(reshard_tensor_cast(logits, RESHARD_F32), labels, count),
-            logits->dtype);
-    reshard_status status = rs_check_floats(1, inputs);
-    if (status == RESHARD_OK)
-        status = rs_real(logits, &dense);
-    if (status == RESHARD_OK)
-        status = rs_tensor_densify(rs_scope_context(), labels, &indices);
-    if (status == RESHARD_OK)
-        status = rs_check_index_range(indices, rs_row_size(logits));
-    if (status == RESHARD_OK)
-        status = rs_result(logits->dtype, 0, NULL, &output);
-    if (status == RESHARD_OK)
-        RS_CALL(logits->dtype, cross_entropy, dense->data, (const void *)indices->data,
-                rs_row_count(logits), rs_row_size(logits), (double)count, output->data);
-    reshard_tensor_release(dense);
-    reshard_tensor_release(indices);
-    cross_entropy_facts facts = {(double)count};
-    rs_recipe recipe = {"cross_entropy", backward_cross_entropy,     2, inputs, 2, inputs,
-                        .facts = &facts, .facts_bytes = sizeof facts};
-    return rs_op_end(&recipe, status, output);
 }
 
 static reshard_status read_options(const reshard_tensor *logits,
@@ -146,11 +88,10 @@ reshard_tensor *reshard_cross_entropy_with(reshard_tensor *logits, reshard_tenso
         status = rs_fail(RESHARD_ERR_INVALID, "the logits have no rows");
     if (status != RESHARD_OK)
         return rs_scope_fail(rs_fail_within(status, "cross_entropy"));
-    if (read.ignores || read.classes != 0 || rs_rows_are_cut(logits))
-        return rs_cut_cross_entropy(logits, labels, &read);
-    if (rs_any_distributed(2, inputs))
+    bool plain = !read.ignores && read.classes == 0 && !rs_rows_are_cut(logits);
+    if (plain && rs_any_distributed(2, inputs))
         return rs_spread_cross_entropy(logits, labels);
-    return rs_cross_entropy_of(logits, labels, labels->volume);
+    return rs_cut_cross_entropy(logits, labels, &read, 0);
 }
 
 reshard_tensor *reshard_cross_entropy(reshard_tensor *logits, reshard_tensor *labels)
@@ -240,34 +181,6 @@ static void OF(logarithm_back)(const rs_unary_rows *rows, const void *y, const v
             sum += (double)gradient[i];
         for (int64_t i = 0; i < n; i++)
             row[i] = (REAL)((double)gradient[i] - exp((double)p[i]) * sum);
-    }
-}
-
-static void OF(cross_entropy)(const void *x, const int64_t *labels, int64_t rows, int64_t n,
-                              double count, void *out)
-{
-    double total = 0;
-    for (int64_t r = 0; r < rows; r++) {
-        const REAL *row = (const REAL *)x + r * n;
-        double largest = (double)row[0], sum = 0;
-        for (int64_t i = 1; i < n; i++)
-            largest = (double)row[i] > largest ? (double)row[i] : largest;
-        for (int64_t i = 0; i < n; i++)
-            sum += exp((double)row[i] - largest);
-        total += log(sum) + largest - (double)row[labels[r]];
-    }
-    *(REAL *)out = (REAL)(total / count);
-}
-
-static void OF(cross_entropy_back)(const void *x, const int64_t *labels, int64_t rows, int64_t n,
-                                   double gradient, void *out)
-{
-    OF(softmax)(&(rs_unary_rows){.count = rows, .size = n}, x, out);
-    for (int64_t r = 0; r < rows; r++) {
-        REAL *row = (REAL *)out + r * n;
-        row[labels[r]] -= 1;
-        for (int64_t i = 0; i < n; i++)
-            row[i] = (REAL)((double)row[i] * gradient);
     }
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_namings.c - the registry is consistent: rows, signs and shipped maps belong together. */
-#include "checkpoint/convert/params_file.h"
+#include "checkpoint/convert/target_make.h"
 #include "checkpoint/namings/namings.h"
 #include "tests/support/check.h"
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Trains the model of examples/33_transformer.c in PyTorch, on one process, and compares losses.
+"""Trains the model of examples/reference/transformer.c in PyTorch, on one process, and compares losses.
 
     test_transformer.py PROGRAM [--time] [--width N --heads N --length N --vocabulary N --batch N --steps N]
 

@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * copy_unweave.c - runs k copies at once that take one source apart: copy i reads units i, i + k,
+ * i + 2k and so on, and writes its target densely. One after another, each copy would touch every
+ * line of the source; here the source is read once, in order, while all targets are written.
+ *
+ * If the copies are large, each target has a stage of its own, from which whole lines are streamed.
+ * Stages are small, so that a turn reads about a page of the source: with larger ones, reading
+ * stops while all targets are written, and writing while the next part is read.
+ *
+ * There are two ways. A block of the source is permuted once for each target, which gets the first
+ * bytes of the result; or one vector is loaded and stored for each unit, of which the unit is only
+ * the beginning. What is stored too much is overwritten by what follows. Blocks whose vectors would
+ * reach beyond the last unit are left to rs_units_copy.
+ */
+#include "kernel/kernels.h"
+
+#include "base/checked.h"
+
+#if RS_X86
+#include <immintrin.h>
+#endif
+
+/* Of one target. */
+#define STAGE_BYTES 512
+
+typedef struct unweave unweave;
+
+/* Takes `length` units for each target. `ahead` bytes may be read, `room` bytes written to each
+ * target. */
+typedef struct piece {
+    int64_t length;
+    const unsigned char *source;
+    unsigned char *targets[RS_STRANDS_MAX];
+    int64_t ahead, room;
+} piece;
+
+typedef void unweave_fn(const unweave *by, const piece *what);
+
+struct unweave {
+    int32_t count; /* of targets */
+    int64_t unit;
+    unweave_fn *run;
+    int64_t groups; /* units of each target in a block */
+    /* by target: which bytes of a block it gets, in blocks of 64 or of 16 bytes */
+    _Alignas(64) unsigned char orders[RS_STRANDS_MAX][64];
+};
+
+static void unweave_rest(const unweave *by, const piece *what, int64_t done)
+{
+    int64_t step = by->count * by->unit;
+    for (int32_t k = 0; k < by->count; k++)
+        rs_units_copy(what->source + done * step + k * by->unit, step,
+                      what->targets[k] + done * by->unit, by->unit, by->unit, what->length - done);
+}
+
+/* The number of blocks of which no vector reads or writes too much. */
+static int64_t count_blocks(const unweave *by, const piece *what, int64_t reads, int64_t writes)
+{
+    int64_t target_step = by->groups * by->unit, source_step = target_step * by->count;
+    int64_t readable = what->ahead < reads ? 0 : (what->ahead - reads) / source_step + 1;
+    int64_t writable = what->room < writes ? 0 : (what->room - writes) / target_step + 1;
+    return rs_min(what->length / by->groups, rs_min(readable, writable));
+}
+
+/* ---- permutations ---------------------------------------------------------------------------- */
+
+#if RS_X86
+/* A block of 64 bytes has at most 32 for each target. */
+RS_AVX512 RS_INLINE void store_part(unsigned char *target, __m512i made, bool half)
+{
+    if (half)
+        _mm256_storeu_si256((__m256i *)(void *)target, _mm512_castsi512_si256(made));
+    else
+        _mm_storeu_si128((__m128i *)(void *)target, _mm512_castsi512_si128(made));
+}
+
+RS_AVX512 RS_INLINE void unweave_blocks_64(const unweave *by, const piece *what, int64_t count,
+                                           bool half, int64_t blocks)
+{
+    const int64_t target_step = by->groups * by->unit, source_step = target_step * count;
+    unsigned char *targets[RS_STRANDS_MAX];
+    memcpy(targets, what->targets, sizeof targets);
+    for (int64_t i = 0; i < blocks; i++) {
+        __m512i from = _mm512_loadu_si512(what->source + i * source_step);
+        for (int64_t k = 0; k < count; k++) {
+            __m512i order = _mm512_load_si512(by->orders[k]);
+            store_part(targets[k] + i * target_step, _mm512_permutexvar_epi8(order, from), half);
+        }
+    }
+}
+
+RS_AVX512 static void unweave_64(const unweave *by, const piece *what)
+{
+    bool half = by->groups * by->unit > 16;
+    int64_t blocks = count_blocks(by, what, 64, half ? 32 : 16);
+    if (half && by->count == 2)
+        unweave_blocks_64(by, what, 2, true, blocks);
+    else if (half)
+        unweave_blocks_64(by, what, by->count, true, blocks);
+    else if (by->count == 4)
+        unweave_blocks_64(by, what, 4, false, blocks);
+    else if (by->count == 8)
+        unweave_blocks_64(by, what, 8, false, blocks);
+    else
+        unweave_blocks_64(by, what, by->count, false, blocks);
+    unweave_rest(by, what, blocks * by->groups);
+}
+
+RS_AVX2 RS_INLINE __m128i load_16(const unsigned char *source)
+{
+    return _mm_loadu_si128((const __m128i *)(const void *)source);
+}
+
+/* A block of 16 bytes has at most 8 for each target. */
+RS_AVX2 static void unweave_16(const unweave *by, const piece *what)
+{
+    const int64_t target_step = by->groups * by->unit, source_step = target_step * by->count;
+    int64_t blocks = count_blocks(by, what, 16, 8);
+    for (int64_t i = 0; i < blocks; i++) {
+        __m128i from = load_16(what->source + i * source_step);
+        for (int32_t k = 0; k < by->count; k++)
+            _mm_storel_epi64((__m128i *)(void *)(what->targets[k] + i * target_step),
+                             _mm_shuffle_epi8(from, load_16(by->orders[k])));
+    }
+    unweave_rest(by, what, blocks * by->groups);
+}
+
+static void fill_orders(unweave *by, int64_t width)
+{
+    by->groups = width / (by->count * by->unit);
+    memset(by->orders, 0, sizeof by->orders);
+    for (int32_t k = 0; k < by->count; k++)
+        for (int64_t i = 0; i < by->groups; i++)
+            for (int64_t b = 0; b < by->unit; b++)
+                by->orders[k][i * by->unit + b] =
+                    (unsigned char)((i * by->count + k) * by->unit + b);
+}
+#endif
+
+/* ---- one vector for each unit ---------------------------------------------------------------- */
+
+RS_INLINE void spill(const unweave *by, const piece *what, int64_t count, int64_t width)
+{
+    const int64_t unit = by->unit;
+    const int64_t blocks = count_blocks(by, what, (count - 1) * unit + width, width);
+    const unsigned char *source = what->source;
+    unsigned char *targets[RS_STRANDS_MAX];
+    memcpy(targets, what->targets, sizeof targets);
+    for (int64_t i = 0; i < blocks; i++)
+        for (int64_t k = 0; k < count; k++, source += unit) {
+            unsigned char vector[64];
+            memcpy(vector, source, (size_t)width);
+            memcpy(targets[k] + i * unit, vector, (size_t)width);
+        }
+    unweave_rest(by, what, blocks);
+}
+
+#define DEFINE_SPILL(width)                                         \
+    static void spill_##width(const unweave *by, const piece *what) \
+    {                                                               \
+        if (by->count == 2)                                         \
+            spill(by, what, 2, width);                              \
+        else if (by->count == 4)                                    \
+            spill(by, what, 4, width);                              \
+        else                                                        \
+            spill(by, what, by->count, width);                      \
+    }
+
+DEFINE_SPILL(8)
+DEFINE_SPILL(16)
+DEFINE_SPILL(32)
+DEFINE_SPILL(64)
+
+/* ---- which one ------------------------------------------------------------------------------- */
+
+static void choose(unweave *by, rs_cpu cpu)
+{
+    const int64_t group = by->unit * by->count; /* bytes */
+    by->groups = 1;
+    by->run = by->unit <= 8    ? spill_8
+              : by->unit <= 16 ? spill_16
+              : by->unit <= 32 ? spill_32
+                               : spill_64;
+#if RS_X86
+    if (cpu >= RS_CPU_AVX512 && 2 * group <= 64) {
+        by->run = unweave_64;
+        fill_orders(by, 64);
+    } else if (cpu >= RS_CPU_AVX2 && 2 * group <= 16) {
+        by->run = unweave_16;
+        fill_orders(by, 16);
+    }
+#endif
+    (void)group;
+    (void)cpu;
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+/* The rest of a row that all targets have, from `column` on. */
+static piece make_piece(const rs_strands *strands, int64_t row, int64_t column)
+{
+    int64_t step = strands->count * strands->unit, left = strands->columns - column;
+    return (piece){
+        .length = left,
+        .source = strands->sources[0] + row * strands->planes[0].source_row + column * step,
+        .ahead = left * step,
+        .room = left * strands->unit,
+    };
+}
+
+/* Copies what a target has more than others in a row. */
+static void copy_rest(const rs_strands *strands, int32_t strand, int64_t row, int64_t first,
+                      int64_t count, unsigned char *target)
+{
+    const rs_plane *plane = &strands->planes[strand];
+    rs_units_copy(strands->sources[strand] + row * plane->source_row + first * plane->source_column,
+                  plane->source_column, target, plane->unit, plane->unit, count);
+}
+
+static void unweave_row(const unweave *by, const rs_strands *strands, int64_t row)
+{
+    piece what = make_piece(strands, row, 0);
+    for (int32_t k = 0; k < by->count; k++)
+        what.targets[k] = strands->targets[k] + row * strands->planes[k].target_row;
+    by->run(by, &what);
+    for (int32_t k = 0; k < by->count; k++)
+        copy_rest(strands, k, row, strands->columns, strands->planes[k].columns - strands->columns,
+                  what.targets[k] + strands->columns * by->unit);
+}
+
+/* Goes on in a stage if the next row follows the last one in the target. */
+static void begin_row(const rs_strands *strands, rs_staging *stages, int64_t row)
+{
+    for (int32_t k = 0; k < strands->count; k++) {
+        const rs_plane *plane = &strands->planes[k];
+        if (row > 0 && plane->target_row == plane->columns * plane->unit)
+            continue;
+        if (row > 0)
+            rs_staging_end(&stages[k]);
+        rs_staging_begin(&stages[k], strands->targets[k] + row * plane->target_row);
+    }
+}
+
+static void unweave_row_staged(const unweave *by, const rs_strands *strands, int64_t row,
+                               rs_staging *stages)
+{
+    for (int64_t column = 0; column < strands->columns;) {
+        piece what = make_piece(strands, row, column);
+        int64_t room = INT64_MAX;
+        for (int32_t k = 0; k < by->count; k++) {
+            what.targets[k] = rs_staging_next(&stages[k]);
+            room = rs_min(room, rs_staging_room(&stages[k]));
+        }
+        what.length = rs_min(what.length, room / by->unit);
+        what.room = room + RS_LINE_BYTES;
+        by->run(by, &what);
+        column += what.length;
+        for (int32_t k = 0; k < by->count; k++) {
+            stages[k].fill += (size_t)(what.length * by->unit);
+            rs_staging_flush(&stages[k]);
+        }
+    }
+    for (int32_t k = 0; k < by->count; k++) {
+        for (int64_t column = strands->columns; column < strands->planes[k].columns;) {
+            int64_t count =
+                rs_min(strands->planes[k].columns - column, rs_staging_room(&stages[k]) / by->unit);
+            copy_rest(strands, k, row, column, count, rs_staging_next(&stages[k]));
+            column += count;
+            stages[k].fill += (size_t)(count * by->unit);
+            rs_staging_flush(&stages[k]);
+        }
+    }
+}
+
+bool rs_unweave(const rs_strands *strands)
+{
+    const rs_plane *plane = &strands->planes[0];
+    if (strands->unit > RS_LINE_BYTES)
+        return false;
+    unweave by = {.count = strands->count, .unit = strands->unit};
+    choose(&by, plane->cpu);
+    if (!plane->streams) {
+        for (int64_t row = 0; row < plane->rows; row++)
+            unweave_row(&by, strands, row);
+        return true;
+    }
+    _Alignas(RS_LINE_BYTES) unsigned char memory[RS_STRANDS_MAX][RS_STAGING_MEMORY(STAGE_BYTES)];
+    rs_staging stages[RS_STRANDS_MAX];
+    for (int32_t k = 0; k < by.count; k++)
+        stages[k] = (rs_staging){.bytes = memory[k], .capacity = STAGE_BYTES, .cpu = plane->cpu};
+    for (int64_t row = 0; row < plane->rows; row++) {
+        begin_row(strands, stages, row);
+        unweave_row_staged(&by, strands, row, stages);
+    }
+    for (int32_t k = 0; k < by.count; k++)
+        rs_staging_end(&stages[k]);
+    return true;
+}
