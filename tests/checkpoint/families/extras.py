@@ -48,6 +48,7 @@ TEXT = [
         ("model.tok_embeddings.weight", (92544, 4096), vocabulary(), "both")]),
     Extra("Gemma-3n-E4B", [("model.language_model.layers.0.altup.prediction_coefs.weight", (16, 4), W)]),
     Extra("Gemma-4-31B", [("model.language_model.layers.5.self_attn.v_proj.weight", (2048, 5376), kv(0, 4, 512))], meshes=("tp=8",)),
+    Extra("Qwen3-Next-80B-A3B", [("model.layers.3.self_attn.q_proj.bias", (8192,), cut(0, 512))], {"attention_bias": True}, meshes=("tp=2",)),
     Extra("Qwen-7B", [("transformer.rotary_emb.inv_freq", (64,), W)], meshes=("tp=2",)),
     Extra("GPT-2 large", [
         ("h.0.attn.c_proj.bias", (1280,), W), ("h.0.mlp.c_proj.bias", (1280,), W), ("lm_head.weight", (50257, 1280), vocabulary(), -1),
