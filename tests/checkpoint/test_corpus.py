@@ -195,7 +195,7 @@ class CorpusTest(FolderTest):
     def test_folders(self):
         path = f"{self.folder}/f"
         os.mkdir(path)
-        self.check_fails(["inspect", path], 1, "no checkpoint that reshard knows; it looked for model.safetensors.index.json (hf), metadata.pkl (torch-checkpointing), ")
+        self.check_fails(["inspect", path], 1, "not a checkpoint that reshard knows; it looked for model.safetensors.index.json (hf), metadata.pkl (torch-checkpointing), ")
         self.check_fails(["inspect", f"{self.folder}/none"], 1, "no such file")
         files.write(f"{path}/x.safetensors", {"a": ("U8", (4,), b"abcd")})
         files.write(f"{path}/y.safetensors", {"b": ("U8", (4,), b"abcd")})
@@ -228,13 +228,13 @@ class IndexTest(FolderTest):
         for text, words in [
                 ({"weight_map": {**good, "b": "none.safetensors"}}, "none.safetensors"),
                 ({"weight_map": {**good, "c": "other"}}, 'other holds tensor "c"'),
-                ({"weight_map": {**good, "b": "../other"}}, "not the name of a file"),
-                ({"weight_map": {**good, "b": "/etc/passwd"}}, "not the name of a file"),
-                ({"weight_map": {**good, "b": "sub/other"}}, "not the name of a file"),
-                ({"weight_map": {**good, "b": "sub/../../other"}}, "not the name of a file"),
-                ({"weight_map": {**good, "b": "other/"}}, "not the name of a file"),
-                ({"weight_map": {**good, "b": ""}}, "not the name of a file"),
-                ({"weight_map": {**good, "b": "other\0"}}, "not the name of a file"),
+                ({"weight_map": {**good, "b": "../other"}}, "expected the name of a file"),
+                ({"weight_map": {**good, "b": "/etc/passwd"}}, "expected the name of a file"),
+                ({"weight_map": {**good, "b": "sub/other"}}, "expected the name of a file"),
+                ({"weight_map": {**good, "b": "sub/../../other"}}, "expected the name of a file"),
+                ({"weight_map": {**good, "b": "other/"}}, "expected the name of a file"),
+                ({"weight_map": {**good, "b": ""}}, "expected the name of a file"),
+                ({"weight_map": {**good, "b": "other\0"}}, "expected the name of a file"),
                 ({"weight_map": {**good, "b": 1}}, "names of files only"),
                 ({"weight_map": []}, "not an object"),
                 ({"metadata": {}}, "no weight_map"),
@@ -276,7 +276,7 @@ class ShardedTest(FolderTest):
         self.assertEqual(found["format"], "dcp-safetensors")
         self.assertEqual([(t["name"], t["shape"], len(t["shards"])) for t in found["tensors"]],
                          [("norm", [3], 1), ("w", [6, 3], 3)])
-        self.assertIn("do not say the full shape of 1 tensors", found["notes"][0])
+        self.assertIn("do not give the full shape of 1 tensors", found["notes"][0])
         self.read_text("inspect", self.folder)
 
     def test_what_is_wrong_names_tensor_and_file(self):

@@ -72,8 +72,8 @@ class ManyTest(test_dcp.DcpTest):
 
         def unused(writer):
             last(writer)[0].fqn = "nobody"
-        for change, words in ((outside, 'its file "../x"'), (negative, "a list of sizes holds what is not a size"),
-                              (flat, "1 numbers for 2 dimensions"), (lost, 'tensor "t1": no file is named for its chunk [63:64,0:3]'),
+        for change, words in ((outside, 'its file "../x"'), (negative, "a list of sizes holds something that is not a size"),
+                              (flat, "there are 1 numbers for 2 dimensions"), (lost, 'tensor "t1": no file is named for its chunk [63:64,0:3]'),
                               (other, "an object of class _RdmaObjectInfo where _StorageInfo should be"),
                               (unused, 'tensor "t1": no file is named for its chunk [63:64,0:3]')):
             with self.subTest(words=words):

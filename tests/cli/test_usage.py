@@ -33,7 +33,7 @@ WRONG_USAGE = [
     (["--help", "plan"], "unexpected argument"),
     (["help", "nothing"], 'unknown command "nothing"'),
     (["help", "plan", "more"], 'unexpected argument "more"'),
-    (["bench"], "no measurement is given"),
+    (["bench"], "name a measurement"),
     (["bench", "nothing"], 'unknown measurement "nothing"'),
     (["help", "bench", "nothing"], 'unknown measurement "nothing"'),
     (["help", "bench", "plan", "more"], 'unexpected argument "more"'),

@@ -209,7 +209,7 @@ def add_refusals(batch):
         (build(two, entries=3, entries_here=3), corrupt, "too small for its members"),
         (build(two, entries=1, entries_here=1), corrupt, "holds more than its members"),
         (build([member(signature=b"PK\1\3")]), corrupt, "is not one"),
-        (build([member(local_signature=b"PK\3\5")]), corrupt, "its local header is not one"),
+        (build([member(local_signature=b"PK\3\5")]), corrupt, "its local header does not begin with the signature of one"),
         (build([member(at=10**6)]), corrupt, "outside the archive"), (build([member(at=20)]), corrupt, "outside the archive"),
         (build([member(stored=10**6, size=10**6, local_stored=0, local_size=0)]), corrupt, "outside the archive"),
         (build([member(local_extra=b"", at=0, data=b"")]), corrupt, "outside the archive"),
@@ -218,7 +218,7 @@ def add_refusals(batch):
         (build([member(b"a"), member(b"a")]), corrupt, "two members have this name"),
         (build([member(b"a"), member(b"b"), member(b"b", at=0)]), corrupt, "contradicts"),
         (build([member(b"a"), member(b"a", at=0)]), corrupt, "overlaps another"),
-        (build([member(b"")]), corrupt, "without a name"), (build([member(b"a\0b")]), corrupt, "NUL"),
+        (build([member(b"")]), corrupt, "has no name"), (build([member(b"a\0b")]), corrupt, "NUL"),
         (build([member(b"/etc/passwd")]), corrupt, "absolute"), (build([member(b"\\x")]), corrupt, "absolute"),
         (build([member(b"..")]), corrupt, "leads out"), (build([member(b"../x")]), corrupt, "leads out"),
         (build([member(b"a/../../x")]), corrupt, "leads out"), (build([member(b"a\\..\\x")]), corrupt, "leads out"),
@@ -244,7 +244,7 @@ def add_refusals(batch):
         (build(two, zip64=True, entries64=3), corrupt, "contradict each other"),
         (build(two, zip64=True, size64=2**63, size=0xffffffff), corrupt, "larger than the file"),
         (build(two, zip64=True, entries64=2**62, entries=0xffff, entries_here=0xffff), corrupt, "too small for its members"),
-        (build([deflated(b"x" * 10, size=10**6, local_size=10**6)]), corrupt, "cannot become as large"),
+        (build([deflated(b"x" * 10, size=10**6, local_size=10**6)]), corrupt, "larger than its compressed bytes can make"),
     ]
     for data, status, words in rows:
         batch.add(data, refused(status, words))

@@ -119,7 +119,7 @@ static void test_output__goes_on_where_it_stopped(void **state)
     assert_int_equal(rs_output_file(&output, "data", 5001, true, NULL, &file), RESHARD_ERR_INVALID);
     assert_int_equal(rs_output_file(&output, "none", 5000, true, NULL, &file), RESHARD_ERR_INVALID);
     assert_int_equal(rs_output_publish(&output, true), RESHARD_ERR_INVALID);
-    assert_non_null(strstr(reshard_error_text(), "out.partial/none: has been taken away"));
+    assert_non_null(strstr(reshard_error_text(), "out.partial/none has disappeared"));
     assert_int_equal(rs_output_file(&output, "none", 0, false, NULL, &file), RESHARD_OK);
     rs_file_close(file);
     assert_int_equal(rs_output_file(&output, "data", 5000, true, NULL, &file), RESHARD_OK);

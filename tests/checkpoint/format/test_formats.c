@@ -117,14 +117,14 @@ static void test_probing__nothing(void **state)
     const reshard_checkpoint_options options = {.size = sizeof options, .from = "tp=2"};
     (void)state;
     format_case_fails("", NULL, RESHARD_ERR_NOT_FOUND,
-                      "this folder is no checkpoint that reshard knows; " LOOKED_FOR);
+                      "this folder is not a checkpoint that reshard knows; " LOOKED_FOR);
     format_case_fails("", &options, RESHARD_ERR_NOT_FOUND,
                       "model-rank-R-part-P.safetensors (sharded-state), *.safetensors, one for "
                       "each rank of the mesh (rank-files)");
     format_case_fails("none", NULL, RESHARD_ERR_NOT_FOUND, "there is no such file or folder");
     format_case_text("notes.txt", "hello, world");
     format_case_fails("notes.txt", NULL, RESHARD_ERR_NOT_FOUND,
-                      "this file is no checkpoint that reshard knows");
+                      "this file is not a checkpoint that reshard knows");
 }
 
 static void test_probing__pointers(void **state)
@@ -161,7 +161,7 @@ static void test_probing__hub_root(void **state)
     reshard_checkpoint_destroy(format_case_check("models--org--name/", NULL, "safetensors", "w"));
     format_case_text("models--org--name/refs/main", "9999999");
     format_case_fails("models--org--name", NULL, RESHARD_ERR_NOT_FOUND,
-                      "9999999: the snapshot that refs/main names is not there");
+                      "9999999: the snapshot that refs/main names does not exist; download the model again");
 }
 
 /* Weights of any format beside those that are read do not keep a folder from being opened. */

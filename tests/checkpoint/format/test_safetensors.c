@@ -35,7 +35,7 @@ static void test_safetensors__a_folder(void **state)
     format_case_fails(
         "", NULL, RESHARD_ERR_OVERLAP,
         "tensor \"w\" is in x.safetensors and in z.safetensors, and neither says "
-        "which part of it it holds; if these are files of ranks, their mesh has to be given");
+        "which part of the tensor it holds; if they are the files of ranks, give their mesh");
     format_case_error(RESHARD_HINT_SOURCE_MESH, "w");
 }
 

@@ -205,7 +205,7 @@ class Verify(ViewTest):
         del tensors["model.layers.1.mlp.up_proj.weight"]
         self.write_hf("half", tensors, model.config)
         told = self.verify("half", "engine", code=1)
-        self.assertRegex(told["notes"][0], "names are compared as they are, because no map leads from hf to vllm: .*up_proj")
+        self.assertRegex(told["notes"][0], "names are compared as they are: no map leads from hf to vllm (.*up_proj)")
         self.assertTrue(told["only_in_a"] and told["only_in_b"])
         self.refuse("verify", self.at("half"), self.at("engine"), "--as", "vllm", words="up_proj")
 
@@ -300,7 +300,7 @@ class Quantised(ViewTest):
         for options in ([], ["--max-memory", "1M", "--threads", "1"]):
             told = self.convert("fp8", "hf5" + str(len(options)), "--as", "hf5", "--dequantize", "f32", "--verify", *options)
             self.check_model(self.read("hf5" + str(len(options))), wanted)
-        self.assertIn("dequantised: 18 tensors; 18 of scales", "\n".join(told["notes"]))
+        self.assertIn("dequantised: 18 tensors; 18 tensors of scales", "\n".join(told["notes"]))
         with open(self.at("hf50/config.json")) as file:
             self.assertNotIn("quantization_config", json.load(file))
         self.assertTrue(self.verify("fp8", "hf50", "--as", "hf5", "--dequantize", "f32")["same"])
