@@ -245,6 +245,7 @@ typedef struct results {
     double seconds[CONTENDERS]; /* medians */
     double rates[CONTENDERS];   /* GB/s */
     double ratios[CONTENDERS];  /* the move's rate divided by this one's: median over the runs */
+    double late;                /* 99 of 100 moves took at most so many seconds */
 } results;
 
 /* Ratios are taken within a turn, because its runs see the same load on the machine; so they vary
@@ -264,6 +265,7 @@ static void find_medians(const measurement *m, results *found)
         found->seconds[i] = bench_median(m->seconds[i], m->runs);
         found->rates[i] = (double)found->bytes / found->seconds[i] / 1e9;
     }
+    found->late = m->seconds[MOVE][(int64_t)m->runs * 99 / 100]; /* sorted by now */
     free(ratios);
 }
 
@@ -273,6 +275,7 @@ static void print_json(const move_values *values, const measurement *m, const re
     cli_json_begin_object(&json, NULL);
     cli_json_unsigned(&json, "bytes", found->bytes);
     cli_json_seconds(&json, "seconds", found->seconds[MOVE]);
+    cli_json_seconds(&json, "p99_seconds", found->late);
     cli_json_seconds(&json, "gb_per_s", found->rates[MOVE]);
     for (int i = 0; i < BENCH_RIVAL_COUNT; i++) {
         char key[40];
@@ -311,6 +314,7 @@ static void print_results(const move_values *values, const measurement *m, const
            cli_size_text(found->bytes, text), values->runs);
     printf("%-20s %10s %8s %8s\n", "", "ms", "GB/s", "ratio");
     printf("%-20s %10.3f %8.2f\n", "reshard", found->seconds[MOVE] * 1e3, found->rates[MOVE]);
+    printf("%-20s %10.3f\n", "99% of runs, at most", found->late * 1e3);
     if (m->have[TRACED])
         printf("%-20s %10.3f %8.2f %8.3f\n", "reshard, traced", found->seconds[TRACED] * 1e3,
                found->rates[TRACED], found->ratios[TRACED]);

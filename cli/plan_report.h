@@ -40,7 +40,8 @@ typedef struct cli_plan_report {
     int32_t part_count;
 } cli_plan_report;
 
-/* Prints a table of bytes, with a row for each source. is_square: the diagonal stays where it is. */
+/* Prints a table of bytes, with a row for each source. is_square: the diagonal stays where it
+ * is. */
 void cli_matrix_print(int32_t rows, int32_t columns, const uint64_t *matrix, int is_square);
 /* Prints the first lines: from, to, shape. Returns CLI_DONE, or another code after a message. */
 int cli_plan_report_print_header(const cli_plan_report *report);

@@ -18,16 +18,16 @@
 #include "base/error.h"
 #include "base/kept.h"
 #include "base/options.h"
+#include "base/pages.h"
 
 #include <assert.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Smallest block that is kept after release, and smallest one that begins at a huge page. */
+/* Smallest block that is kept after release, and smallest one that gets huge pages. */
 #define KEEP_BYTES_MIN ((size_t)1 << 20)
 #define HUGE_BYTES_MIN ((size_t)4 << 20)
-#define HUGE_PAGE_BYTES ((size_t)2 << 20)
 
 struct reshard_context {
     reshard_allocator allocator;
@@ -38,6 +38,7 @@ struct reshard_context {
     atomic_size_t blocks_now;  /* bytes of large blocks in use */
     atomic_size_t blocks_most; /* the maximum of blocks_now since the last trim */
     rs_kept kept; /* used with malloc only; a user's allocator may do its own caching */
+    rs_pages_record pages;
     void (*log)(void *user, const char *line);
     void (*progress)(void *user, const char *what, uint64_t done, uint64_t total);
     int (*cancelled)(void *user);
@@ -71,14 +72,13 @@ static void malloc_release(void *user, void *memory, size_t bytes)
 static const reshard_allocator malloc_allocator = {malloc_allocate, malloc_resize, malloc_release,
                                                    NULL};
 
-/* At such addresses a system that makes huge pages by itself can do so from the first byte: then
- * there is one page fault for every 2 MiB instead of one for every 4 KiB. The system is not asked
- * for them, because a virtual machine whose host takes back free blocks gets slower with them. */
-static void *malloc_huge(size_t bytes)
+static void *malloc_huge(reshard_context *context, size_t bytes)
 {
     void *memory = NULL;
-    if (posix_memalign(&memory, HUGE_PAGE_BYTES, bytes) != 0)
+    if (posix_memalign(&memory, RS_HUGE_PAGE_BYTES, bytes) != 0)
         return NULL;
+    rs_pages_record none = {0};
+    rs_pages_make(context != NULL ? &context->pages : &none, memory, bytes);
     return memory;
 }
 
@@ -232,7 +232,8 @@ static void *call_allocator(reshard_context *context, size_t bytes, bool huge)
     const reshard_allocator *allocator = allocator_of(context);
     make_way(context);
     for (;;) {
-        void *memory = huge ? malloc_huge(bytes) : allocator->allocate(allocator->user, bytes);
+        void *memory =
+            huge ? malloc_huge(context, bytes) : allocator->allocate(allocator->user, bytes);
         if (memory != NULL || context == NULL || !rs_kept_drop(&context->kept, allocator))
             return memory;
     }

@@ -22,8 +22,8 @@ RS_EXPORT void *rs_allocate_array(reshard_context *context, size_t count, size_t
 RS_EXPORT void rs_release(reshard_context *context, void *memory, size_t bytes);
 
 /* The same for memory that is allocated repeatedly in the same size, such as that of tensors. With
- * malloc, large blocks begin where a huge page may, and the context keeps them for reuse when they
- * are released (reshard_context_trim). */
+ * malloc, large blocks have their pages from the beginning (pages.h), and the context keeps them
+ * for reuse when they are released (reshard_context_trim). */
 RS_EXPORT void *rs_block_allocate(reshard_context *context, size_t bytes);
 RS_EXPORT void rs_block_release(reshard_context *context, void *memory, size_t bytes);
 

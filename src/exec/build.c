@@ -3,10 +3,10 @@
  * build.c - turns a rank's part of a plan into operations and peers.
  *
  * A record becomes one operation for each of its peers: loops that stay with a peer become dims of
- * the copy, and loops that change the peer are unrolled. Which side walks is decided for each stage
- * link from a part that all ranks can compute, that of the target's first rank. The source walks if
- * its runs are short and the target's are longer. Otherwise several ranks would read the same cache
- * lines of the source, in pieces too small for the processor to read ahead.
+ * the copy, and loops that change the peer are unrolled. Which side copies is decided for each
+ * stage link from a part that all ranks can compute, that of the target's first rank. The source
+ * copies if its runs are short and the target's are longer. Otherwise several ranks would read the
+ * same cache lines of the source, in pieces too small for the processor to read ahead.
  */
 #include "base/checked.h"
 #include "base/context.h"
@@ -229,9 +229,9 @@ static reshard_status add_records(builder *b, const reshard_moves *moves, bool s
     return RESHARD_OK;
 }
 
-/* ---- who walks ------------------------------------------------------------------------------- */
+/* ---- who copies ------------------------------------------------------------------------------ */
 
-static bool source_should_walk(const reshard_moves *receives, reshard_dtype dtype)
+static bool source_should_copy(const reshard_moves *receives, reshard_dtype dtype)
 {
     if (receives->count == 0 || receives->items[0].kind != RESHARD_MOVE_COPY)
         return false;
@@ -244,34 +244,51 @@ static bool source_should_walk(const reshard_moves *receives, reshard_dtype dtyp
     return source < SHORT_RUN_BYTES && source < target;
 }
 
-static reshard_status decide_walkers(builder *b)
+/* The rank whose part decides about a stage link; -1 if there is nothing to decide: the target
+ * copies. */
+static int32_t find_decider(const builder *b, int32_t link)
+{
+    reshard_stage_link shown = rs_plan_stage_link(b->exec->plan, b->stage, link);
+    if (shown.source < 0 || shown.source_dtype != shown.target_dtype ||
+        reshard_layout_rank_count(shown.target_layout) == 0)
+        return -1;
+    return reshard_layout_rank_at(shown.target_layout, 0);
+}
+
+/* Decides about all links from `first` on that have the same decider as that one. */
+static reshard_status decide_by(builder *b, int32_t first, int32_t links, bool *decided)
+{
+    reshard_part *part = NULL;
+    int32_t decider = find_decider(b, first);
+    reshard_status status = reshard_part_create(b->exec->context, b->exec->plan, decider, &part);
+    for (int32_t l = first; l < links && status == RESHARD_OK; l++) {
+        if (decided[l] || find_decider(b, l) != decider)
+            continue;
+        reshard_stage_link shown = rs_plan_stage_link(b->exec->plan, b->stage, l);
+        b->pushes[l] =
+            source_should_copy(&reshard_part_link(part, b->stage, l)->receives, shown.source_dtype);
+        decided[l] = true;
+    }
+    reshard_part_destroy(part);
+    return status;
+}
+
+/* A part is as much work as the links it has, so none is made twice. */
+static reshard_status decide_copiers(builder *b)
 {
     int32_t links = reshard_plan_stage_link_count(b->exec->plan, b->stage);
     b->pushes = rs_arena_allocate_array(&b->exec->arena, (size_t)links, sizeof *b->pushes);
-    if (b->pushes == NULL)
+    bool *decided = rs_arena_allocate_array(&b->exec->arena, (size_t)links, sizeof *decided);
+    if (b->pushes == NULL || decided == NULL)
         return rs_allocation_status();
-    reshard_part *part = NULL;
-    int32_t of = -1;
-    reshard_status status = RESHARD_OK;
-    for (int32_t l = 0; l < links && status == RESHARD_OK; l++) {
-        reshard_stage_link shown;
-        shown = rs_plan_stage_link(b->exec->plan, b->stage, l);
+    for (int32_t l = 0; l < links; l++) {
         b->pushes[l] = false;
-        if (shown.source < 0 || shown.source_dtype != shown.target_dtype ||
-            reshard_layout_rank_count(shown.target_layout) == 0)
-            continue;
-        int32_t first = reshard_layout_rank_at(shown.target_layout, 0);
-        if (first != of) {
-            reshard_part_destroy(part);
-            part = NULL;
-            status = reshard_part_create(b->exec->context, b->exec->plan, first, &part);
-            of = first;
-        }
-        if (status == RESHARD_OK)
-            b->pushes[l] = source_should_walk(&reshard_part_link(part, b->stage, l)->receives,
-                                              shown.source_dtype);
+        decided[l] = find_decider(b, l) < 0;
     }
-    reshard_part_destroy(part);
+    reshard_status status = RESHARD_OK;
+    for (int32_t l = 0; l < links && status == RESHARD_OK; l++)
+        if (!decided[l])
+            status = decide_by(b, l, links, decided);
     return status;
 }
 
@@ -357,8 +374,8 @@ static reshard_status make_peers(builder *b, rs_exec_stage *stage)
             continue;
         stage->near_count++;
         peer->in = peer->out = RS_WAY_DIRECT;
-        peer->table = rs_exec_make_table(b->exec);
-        if (peer->table == NULL)
+        peer->addresses = rs_exec_make_addresses(b->exec);
+        if (peer->addresses == NULL)
             return rs_allocation_status();
     }
     stage->peer_count = distinct;
@@ -389,7 +406,7 @@ static reshard_status take_operations(builder *b, rs_operation **out_list, int64
     return *out_list == NULL ? rs_allocation_status() : RESHARD_OK;
 }
 
-static reshard_status collect_walks(builder *b, rs_exec_stage *stage)
+static reshard_status collect_direct(builder *b, rs_exec_stage *stage)
 {
     reshard_status status = RESHARD_OK;
     int32_t links = reshard_plan_stage_link_count(b->exec->plan, b->stage);
@@ -451,15 +468,15 @@ static reshard_status merge_keeps(rs_exec_stage *stage, rs_arena *arena)
     return RESHARD_OK;
 }
 
-reshard_status rs_exec_list_walks(reshard_exec *exec, rs_exec_stage *stage)
+reshard_status rs_exec_list_direct(reshard_exec *exec, rs_exec_stage *stage)
 {
-    stage->walks =
-        rs_arena_allocate_array(&exec->arena, (size_t)stage->operation_count, sizeof *stage->walks);
-    if (stage->walks == NULL)
+    stage->direct = rs_arena_allocate_array(&exec->arena, (size_t)stage->operation_count,
+                                            sizeof *stage->direct);
+    if (stage->direct == NULL)
         return rs_allocation_status();
     for (int64_t i = 0; i < stage->operation_count; i++)
-        stage->walks[i] = &stage->operations[i];
-    stage->walk_count = stage->operation_count;
+        stage->direct[i] = &stage->operations[i];
+    stage->direct_count = stage->operation_count;
     return RESHARD_OK;
 }
 
@@ -484,14 +501,14 @@ static reshard_status build_stage(builder *b, rs_exec_stage *stage)
 {
     b->peer_count = b->count = 0;
     b->many = is_large(b);
-    reshard_status status = decide_walkers(b);
+    reshard_status status = decide_copiers(b);
     stage->link_pushes = b->pushes;
     if (status == RESHARD_OK)
         status = collect_keeps(b);
     if (status == RESHARD_OK)
         status = take_operations(b, &stage->keeps, &stage->keep_count);
     if (status == RESHARD_OK)
-        status = collect_walks(b, stage);
+        status = collect_direct(b, stage);
     if (status == RESHARD_OK)
         status = take_operations(b, &stage->operations, &stage->operation_count);
     if (status == RESHARD_OK)
@@ -499,7 +516,7 @@ static reshard_status build_stage(builder *b, rs_exec_stage *stage)
     if (status == RESHARD_OK)
         status = make_peers(b, stage);
     if (status == RESHARD_OK)
-        status = rs_exec_list_walks(b->exec, stage);
+        status = rs_exec_list_direct(b->exec, stage);
     return status;
 }
 
@@ -542,7 +559,7 @@ void rs_exec_find_alias(reshard_exec *exec)
                        rs_element_bytes(o->source_dtype);
         if (bytes != 0 && bytes == rs_copy_bytes(&o->kernels->copy))
             exec->alias = (rs_exec_alias){
-                .keep = o, .own = exec->table->slots[o->source_slot], .bytes = bytes};
+                .keep = o, .own = exec->addresses->slots[o->source_slot], .bytes = bytes};
     }
 }
 

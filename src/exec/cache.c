@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cache.c - a table of execs, searched from end to end: it is short, and making an exec costs far
+ * cache.c - a list of execs, searched from end to end: it is short, and making an exec costs far
  * more than the search.
  */
 #include "exec/cache.h"

@@ -40,13 +40,14 @@ static int64_t shards_max(const reshard_layout *layout)
     return most;
 }
 
-rs_exec_table *rs_exec_make_table(reshard_exec *exec)
+rs_exec_addresses *rs_exec_make_addresses(reshard_exec *exec)
 {
-    size_t bytes = sizeof *exec->table + (size_t)exec->slot_count * sizeof *exec->table->slots;
-    rs_exec_table *table = rs_arena_allocate(&exec->arena, bytes);
-    if (table != NULL)
-        memset(table, 0, bytes);
-    return table;
+    size_t bytes =
+        sizeof *exec->addresses + (size_t)exec->slot_count * sizeof *exec->addresses->slots;
+    rs_exec_addresses *addresses = rs_arena_allocate(&exec->arena, bytes);
+    if (addresses != NULL)
+        memset(addresses, 0, bytes);
+    return addresses;
 }
 
 static void measure_slots(reshard_exec *exec)
@@ -90,28 +91,35 @@ static reshard_status number_slots(reshard_exec *exec)
                 exec->target_first[i - exec->source_count] + mine;
     }
     exec->slot_count = exec->slot_first[tensors];
-    exec->table = rs_exec_make_table(exec);
+    exec->addresses = rs_exec_make_addresses(exec);
     exec->slot_bytes = rs_arena_allocate_array(
         &exec->arena, (size_t)exec->slot_first[exec->source_count + exec->target_count],
         sizeof(size_t));
     exec->tensor_shared = rs_arena_allocate_array(&exec->arena, (size_t)tensors, sizeof(bool));
-    if (exec->table == NULL || exec->slot_bytes == NULL || exec->tensor_shared == NULL)
+    if (exec->addresses == NULL || exec->slot_bytes == NULL || exec->tensor_shared == NULL)
         return rs_allocation_status();
     measure_slots(exec);
     return RESHARD_OK;
 }
 
 /* An intermediate has the dtype of the stage links that write it. */
-static reshard_dtype intermediate_dtype(const reshard_exec *exec, int32_t index)
+static reshard_status find_intermediate_dtypes(reshard_exec *exec)
 {
+    size_t count = (size_t)exec->intermediate_count;
+    exec->intermediate_dtypes =
+        rs_arena_allocate_array(&exec->arena, count, sizeof *exec->intermediate_dtypes);
+    if (exec->intermediate_dtypes == NULL)
+        return rs_allocation_status();
+    for (size_t i = 0; i < count; i++)
+        exec->intermediate_dtypes[i] = RESHARD_U8;
     for (int32_t s = 0; s < exec->stage_count; s++) {
         for (int32_t l = 0; l < reshard_plan_stage_link_count(exec->plan, s); l++) {
             reshard_stage_link link = rs_plan_stage_link(exec->plan, s, l);
-            if (link.target_is_intermediate && link.target == index)
-                return link.target_dtype;
+            if (link.target_is_intermediate)
+                exec->intermediate_dtypes[link.target] = link.target_dtype;
         }
     }
-    return RESHARD_U8;
+    return RESHARD_OK;
 }
 
 static size_t align(size_t bytes)
@@ -124,7 +132,7 @@ static size_t intermediate_size(const reshard_exec *exec, int32_t index)
     const reshard_layout *layout =
         rs_exec_layout(exec, exec->source_count + exec->target_count + index);
     int64_t volume = rs_layout_shard_volume(layout, exec->part->rank);
-    return align((size_t)volume * rs_element_bytes(intermediate_dtype(exec, index)));
+    return align((size_t)volume * rs_element_bytes(exec->intermediate_dtypes[index]));
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -143,7 +151,7 @@ static void place_intermediates(reshard_exec *exec)
     char *at = exec->memory;
     for (int32_t i = 0; i < exec->intermediate_count; i++) {
         int32_t tensor = exec->source_count + exec->target_count + i;
-        exec->table->slots[exec->slot_first[tensor]] = at;
+        exec->addresses->slots[exec->slot_first[tensor]] = at;
         exec->tensor_shared[tensor] = rs_group_is_shared(exec->group, exec->memory);
         at += intermediate_size(exec, i);
     }
@@ -214,6 +222,8 @@ static reshard_status build(reshard_exec *exec)
     reshard_status status = reshard_part_create(exec->context, exec->plan, rank, &exec->part);
     if (status == RESHARD_OK)
         status = number_slots(exec);
+    if (status == RESHARD_OK)
+        status = find_intermediate_dtypes(exec);
     if (status == RESHARD_OK)
         status = rs_exec_build(exec);
     return status;

@@ -3,16 +3,15 @@
  * exec.h - the structure of an exec.
  *
  * Every tensor of the plan, given or intermediate, has slots: one for each shard that a rank may
- * have of it. Slots are numbered alike on all ranks, so one table of addresses tells a peer where
+ * have of it. Slots are numbered alike on all ranks, so one list of addresses tells a peer where
  * all shards of a rank are.
  *
  * In each stage a rank has operations within itself (keeps) and operations with peers. For each
- * link of a stage, all ranks know which side walks, that is, does the copying: the source or the
- * target.
+ * link of a stage, all ranks know which side does the copying: the source or the target.
  *
  * A peer is near if both ranks can map each other's shared memory. When a stage begins, near peers
- * tell each other which of their memory is shared. If the memory to be walked is shared, bytes are
- * copied directly; everything else goes through traffic.h.
+ * tell each other which of their memory is shared. If the memory to be read or written is shared,
+ * a direct copy does it; everything else goes through traffic.h.
  */
 #ifndef RS_EXEC_EXEC_H
 #define RS_EXEC_EXEC_H
@@ -28,10 +27,10 @@
 #include "transport/group_memory.h"
 
 /* What a rank tells its near peers when a stage begins. */
-typedef struct rs_exec_table {
+typedef struct rs_exec_addresses {
     uint64_t shared; /* RS_SHARED_* flags */
-    void *slots[];   /* addresses in the memory of the rank that sent the table */
-} rs_exec_table;
+    void *slots[];   /* addresses in the memory of the rank that sent them */
+} rs_exec_addresses;
 
 enum {
     RS_SHARED_SOURCES = 1, /* all memory that the stage reads */
@@ -50,8 +49,8 @@ typedef enum rs_way {
 typedef struct rs_exec_peer {
     int32_t rank;
     bool near;
-    rs_way in, out;       /* from and to the peer; those of far peers never change */
-    rs_exec_table *table; /* received from the peer; NULL for a far one */
+    rs_way in, out;               /* from and to the peer; those of far peers never change */
+    rs_exec_addresses *addresses; /* received from the peer; NULL for a far one */
     reshard_request ready_sent, ready_received, done_sent, done_received;
 } rs_exec_peer;
 
@@ -67,15 +66,15 @@ typedef struct rs_exec_alias {
 typedef struct rs_exec_stage {
     int64_t peer_count, near_count;
     rs_exec_peer *peers;     /* begin with the next higher rank and wrap around */
-    bool pulls, pushes;      /* whether some link is walked by its target, by its source */
-    const bool *link_pushes; /* by stage link: whether the source walks */
+    bool pulls, pushes;      /* whether some link is copied by its target, by its source */
+    const bool *link_pushes; /* by stage link: whether the source copies */
     bool ordered;            /* some operations must run in order */
-    int64_t keep_count, operation_count, walk_count;
+    int64_t keep_count, operation_count, direct_count;
     rs_operation *keeps; /* in order: fills and copies, then combinations by contributor */
     /* Operations with near peers and operations on scratch, in the same order. Keeps that must run
      * in order with these are here too. */
     rs_operation *operations;
-    const rs_operation **walks; /* the operations that are walked in this run */
+    const rs_operation **direct; /* the operations that are copied directly in this run */
 } rs_exec_stage;
 
 typedef enum rs_exec_state {
@@ -99,10 +98,11 @@ struct reshard_exec {
     int64_t *slot_first; /* by tensor (sources, targets, intermediates), and the end */
     /* by tensor: its first buffer on this rank; and the end */
     int64_t *source_first, *target_first;
+    reshard_dtype *intermediate_dtypes;
     int64_t slot_count;
-    rs_exec_table *table; /* this rank's slots */
-    bool *tensor_shared;  /* by tensor: whether all of its slots on this rank are shared */
-    void *memory;         /* from the group: intermediates, then staging */
+    rs_exec_addresses *addresses; /* this rank's slots */
+    bool *tensor_shared;          /* by tensor: whether all of its slots on this rank are shared */
+    void *memory;                 /* from the group: intermediates, then staging */
     int32_t stage_count;
     rs_exec_stage stages[RS_STAGES_MAX];
     rs_exec_alias alias;
@@ -117,11 +117,11 @@ struct reshard_exec {
     char why[256];                   /* in the states WRONG and FAILED */
     int32_t stage;                   /* stage_count while verifying */
     int64_t ready_count, done_count; /* how many peers, in order, have said so or are far */
-    bool entered, walked;
+    bool entered, copied;
 };
 
-/* Allocates a table of slots, all NULL, in the arena. Returns NULL on failure. */
-rs_exec_table *rs_exec_make_table(reshard_exec *exec);
+/* Allocates addresses of slots, all NULL, in the arena. Returns NULL on failure. */
+rs_exec_addresses *rs_exec_make_addresses(reshard_exec *exec);
 
 /* Works out the operations and peers of all stages (build.c). */
 reshard_status rs_exec_build(reshard_exec *exec);
@@ -147,8 +147,8 @@ int64_t rs_exec_tensor(const reshard_exec *exec, const reshard_stage_link *link,
 reshard_status rs_exec_add_dense(reshard_exec *exec, int32_t stage, int32_t link,
                                  const reshard_move *move, size_t scratch, int32_t peer_index);
 void rs_exec_sort(rs_exec_stage *stage);
-/* Makes the list of walks, with all operations in it. */
-reshard_status rs_exec_list_walks(reshard_exec *exec, rs_exec_stage *stage);
+/* Makes the list of direct copies, with all operations in it. */
+reshard_status rs_exec_list_direct(reshard_exec *exec, rs_exec_stage *stage);
 
 /* Continues the run as far as it can go now (run.c). A failure is kept for the next call of test or
  * wait. */
@@ -158,10 +158,10 @@ void rs_exec_progress(rs_task *task);
 reshard_status rs_stage_begin(reshard_exec *exec);
 reshard_status rs_stage_progress(reshard_exec *exec, bool *out_done);
 
-/* Run operations over memory that can be mapped (walk.c): the keeps, and the walks of this run.
- * Errors: GROUP_BROKEN if memory that should be mapped is not. */
-reshard_status rs_exec_walk_keeps(reshard_exec *exec, const rs_exec_stage *stage);
-reshard_status rs_exec_walk(reshard_exec *exec, const rs_exec_stage *stage);
+/* Run operations over memory that can be mapped (direct.c): the keeps, and the direct copies of
+ * this run. Errors: GROUP_BROKEN if memory that should be mapped is not. */
+reshard_status rs_exec_run_keeps(reshard_exec *exec, const rs_exec_stage *stage);
+reshard_status rs_exec_run_direct(reshard_exec *exec, const rs_exec_stage *stage);
 
 /* One of the exec's channels, relative to the group's channel as rs_group_send expects it. */
 static inline int32_t rs_exec_channel(const reshard_exec *exec, int32_t which)

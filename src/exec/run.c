@@ -59,7 +59,7 @@ static void place_alias(reshard_exec *exec)
     rs_exec_alias *alias = &exec->alias;
     if (alias->keep == NULL)
         return;
-    void **slots = exec->table->slots;
+    void **slots = exec->addresses->slots;
     char *place = (char *)slots[alias->keep->target_slot] + alias->keep->target_offset;
     alias->taken = true;
     for (int64_t i = 0; i < exec->slot_first[exec->source_count]; i++) {
@@ -72,7 +72,7 @@ static void place_alias(reshard_exec *exec)
 
 static void take_buffers(reshard_exec *exec, const void *const *sources, void *const *targets)
 {
-    void **slots = exec->table->slots;
+    void **slots = exec->addresses->slots;
     for (int32_t i = 0; i < exec->source_count; i++) {
         int64_t first = exec->source_first[i], count = exec->source_first[i + 1] - first;
         for (int64_t s = 0; s < count; s++)
@@ -88,7 +88,7 @@ static void take_buffers(reshard_exec *exec, const void *const *sources, void *c
 /* Finds out which tensors peers can map. */
 static void find_shared(reshard_exec *exec)
 {
-    void *const *slots = exec->table->slots;
+    void *const *slots = exec->addresses->slots;
     if (!exec->shares)
         return;
     int32_t tensors = exec->source_count + exec->target_count + exec->intermediate_count;
@@ -104,7 +104,7 @@ static reshard_status check_buffers(const reshard_exec *exec)
 {
     for (int32_t i = 0; i < exec->source_count + exec->target_count; i++) {
         for (int64_t s = exec->slot_first[i]; s < exec->slot_first[i + 1]; s++) {
-            if (exec->slot_bytes[s] != 0 && exec->table->slots[s] == NULL) {
+            if (exec->slot_bytes[s] != 0 && exec->addresses->slots[s] == NULL) {
                 bool source = i < exec->source_count;
                 return rs_fail(RESHARD_ERR_INVALID,
                                "exec: shard %lld of %s %d has %zu bytes, and its buffer is NULL",

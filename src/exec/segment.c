@@ -100,7 +100,7 @@ void rs_segment_pack(const rs_segment_move *m, uint64_t from, uint64_t to, char 
 }
 
 void rs_segment_unpack(const rs_segment_move *m, uint64_t from, uint64_t to, const char *in,
-                       char *carry)
+                       char *cut_element)
 {
     uint64_t wire = rs_element_bytes(m->wire);
     while (from < to) {
@@ -112,9 +112,9 @@ void rs_segment_unpack(const rs_segment_move *m, uint64_t from, uint64_t to, con
                           (char *)(uintptr_t)in);
         } else {
             bytes = wire - inside < to - from ? wire - inside : to - from;
-            memcpy(carry + inside, in, bytes);
+            memcpy(cut_element + inside, in, bytes);
             if (inside + bytes == wire)
-                copy_elements(m, false, (int64_t)element, (int64_t)element + 1, carry);
+                copy_elements(m, false, (int64_t)element, (int64_t)element + 1, cut_element);
         }
         from += bytes;
         in += bytes;

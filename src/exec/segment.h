@@ -22,10 +22,10 @@ typedef struct rs_segment_move {
 
 /* Writes bytes from .. to - 1 of the move, as in the stream, to `out`. */
 void rs_segment_pack(const rs_segment_move *move, uint64_t from, uint64_t to, char *out);
-/* Reads the same bytes from `in`. If the last element is cut off, `carry` (16 bytes for each
+/* Reads the same bytes from `in`. If the last element is cut off, `cut_element` (16 bytes for each
  * stream) keeps its beginning until the rest arrives with the next segment. */
 void rs_segment_unpack(const rs_segment_move *move, uint64_t from, uint64_t to, const char *in,
-                       char *carry);
+                       char *cut_element);
 
 /* The address of the first element if the move's bytes lie in memory exactly as in the stream;
  * otherwise NULL. */

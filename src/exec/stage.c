@@ -2,12 +2,12 @@
 /*
  * stage.c - one stage of a run.
  *
- *  1. Every rank sends each near peer its table of addresses. This says that its memory is ready to
+ *  1. Every rank sends each near peer its addresses. This says that its memory is ready to
  *     be read and written, and which of it is shared.
  *  2. When all near peers are ready, both ends of each pair know the way that bytes take between
  *     them. Everything that does not go directly is started as messages.
- *  3. The rank walks: it reads from peers or writes to them, as decided when the exec was built. If
- *     contributions must be combined in order, it first waits for those that come as messages.
+ *  3. The rank copies: it reads from peers or writes to them, as decided when the exec was built.
+ *     If contributions must be combined in order, it first waits for those that come as messages.
  *  4. It then tells each near peer that it is done with that peer's memory. When all peers have
  *     said so, and all messages have been sent and received, the stage is over.
  *
@@ -35,7 +35,7 @@ static void clear_targets(reshard_exec *exec)
                 (size_t)rs_layout_one_shard_volume(link.target_layout, exec->part->rank, i) *
                 rs_element_bytes(link.target_dtype);
             if (bytes != 0)
-                memset(exec->table->slots[rs_exec_slot(exec, &link, false, i)], 0, bytes);
+                memset(exec->addresses->slots[rs_exec_slot(exec, &link, false, i)], 0, bytes);
         }
     }
 }
@@ -62,16 +62,17 @@ static uint64_t find_shared(const reshard_exec *exec)
 
 static reshard_status tell_ready(reshard_exec *exec, rs_exec_peer *peer)
 {
-    size_t bytes = sizeof *exec->table + (size_t)exec->slot_count * sizeof *exec->table->slots;
+    size_t bytes =
+        sizeof *exec->addresses + (size_t)exec->slot_count * sizeof *exec->addresses->slots;
     reshard_status status =
         rs_group_receive(exec->group, peer->rank, rs_exec_channel(exec, RS_CHANNEL_READY),
-                         peer->table, bytes, &peer->ready_received);
+                         peer->addresses, bytes, &peer->ready_received);
     if (status == RESHARD_OK)
         status = rs_group_receive(exec->group, peer->rank, rs_exec_channel(exec, RS_CHANNEL_DONE),
                                   NULL, 0, &peer->done_received);
     if (status == RESHARD_OK)
         status = rs_group_send(exec->group, peer->rank, rs_exec_channel(exec, RS_CHANNEL_READY),
-                               exec->table, bytes, &peer->ready_sent);
+                               exec->addresses, bytes, &peer->ready_sent);
     return status;
 }
 
@@ -92,9 +93,10 @@ static reshard_status tell_all_ready(reshard_exec *exec, rs_exec_stage *stage)
 
 /* ---- ways ------------------------------------------------------------------------------------ */
 
-/* The way from the rank with one table to the rank with the other. Both ends choose alike. */
-static rs_way choose_way(const rs_exec_stage *stage, const rs_exec_table *from,
-                         const rs_exec_table *to)
+/* The way from the rank with one list of addresses to the rank with the other. Both ends choose
+ * alike. */
+static rs_way choose_way(const rs_exec_stage *stage, const rs_exec_addresses *from,
+                         const rs_exec_addresses *to)
 {
     if ((!stage->pulls || (from->shared & RS_SHARED_SOURCES) != 0) &&
         (!stage->pushes || (to->shared & RS_SHARED_TARGETS) != 0))
@@ -102,7 +104,7 @@ static rs_way choose_way(const rs_exec_stage *stage, const rs_exec_table *from,
     return (from->shared & RS_SHARED_STAGING) != 0 ? RS_WAY_STAGING : RS_WAY_MESSAGES;
 }
 
-static bool is_walked(const rs_exec_stage *stage, const rs_operation *operation)
+static bool is_direct(const rs_exec_stage *stage, const rs_operation *operation)
 {
     if (operation->peer_index < 0)
         return true;
@@ -117,7 +119,7 @@ static reshard_status enter(reshard_exec *exec)
     rs_exec_stage *stage = &exec->stages[exec->stage];
     assert(!exec->entered);
     exec->entered = true;
-    if (exec->maps_all) { /* ways and walks never change */
+    if (exec->maps_all) { /* ways and direct copies never change */
         if (exec->tracing != NULL)
             rs_tracing_enter(exec);
         return RESHARD_OK;
@@ -126,15 +128,15 @@ static reshard_status enter(reshard_exec *exec)
         rs_exec_peer *peer = &stage->peers[i];
         if (!peer->near)
             continue;
-        peer->in = choose_way(stage, peer->table, exec->table);
-        peer->out = choose_way(stage, exec->table, peer->table);
+        peer->in = choose_way(stage, peer->addresses, exec->addresses);
+        peer->out = choose_way(stage, exec->addresses, peer->addresses);
     }
     if (exec->tracing != NULL)
         rs_tracing_enter(exec);
-    stage->walk_count = 0;
+    stage->direct_count = 0;
     for (int64_t i = 0; i < stage->operation_count; i++) {
-        if (is_walked(stage, &stage->operations[i]))
-            stage->walks[stage->walk_count++] = &stage->operations[i];
+        if (is_direct(stage, &stage->operations[i]))
+            stage->direct[stage->direct_count++] = &stage->operations[i];
     }
     return rs_messages_begin(exec->messages);
 }
@@ -146,15 +148,15 @@ reshard_status rs_stage_begin(reshard_exec *exec)
     assert(exec->stage >= 0 && exec->stage < exec->stage_count);
     rs_exec_stage *stage = &exec->stages[exec->stage];
     exec->ready_count = exec->done_count = 0;
-    exec->entered = exec->walked = false;
+    exec->entered = exec->copied = false;
     if (reshard_plan_is_adjoint(exec->plan))
         clear_targets(exec);
-    exec->table->shared = find_shared(exec);
+    exec->addresses->shared = find_shared(exec);
     reshard_status status = stage->near_count != 0 ? tell_all_ready(exec, stage) : RESHARD_OK;
     if (status == RESHARD_OK && stage->near_count == 0)
         status = enter(exec);
     if (status == RESHARD_OK)
-        status = rs_exec_walk_keeps(exec, stage); /* while the others get ready */
+        status = rs_exec_run_keeps(exec, stage); /* while the others get ready */
     return status;
 }
 
@@ -175,18 +177,18 @@ static reshard_status count_completed(reshard_exec *exec, size_t request, int64_
     return RESHARD_OK;
 }
 
-static reshard_status walk_and_tell(reshard_exec *exec)
+static reshard_status copy_and_tell(reshard_exec *exec)
 {
     rs_exec_stage *stage = &exec->stages[exec->stage];
     reshard_status status = rs_group_touch(exec->group, true);
     if (status != RESHARD_OK)
         return status;
-    reshard_status walked = rs_exec_walk(exec, stage);
+    reshard_status copied = rs_exec_run_direct(exec, stage);
     rs_copy_fence();
     status = rs_group_touch(exec->group, false);
-    if (walked != RESHARD_OK)
-        return walked;
-    exec->walked = true;
+    if (copied != RESHARD_OK)
+        return copied;
+    exec->copied = true;
     for (int64_t i = 0; i < stage->peer_count && status == RESHARD_OK; i++) {
         rs_exec_peer *peer = &stage->peers[i];
         if (peer->near)
@@ -226,9 +228,9 @@ reshard_status rs_stage_progress(reshard_exec *exec, bool *out_done)
     bool received = true, sent = true;
     if (status == RESHARD_OK && exec->messages != NULL)
         status = rs_messages_progress(exec->messages, &received, &sent);
-    if (status == RESHARD_OK && !exec->walked && (received || !stage->ordered))
-        status = walk_and_tell(exec);
-    if (status != RESHARD_OK || !exec->walked || !received || !sent)
+    if (status == RESHARD_OK && !exec->copied && (received || !stage->ordered))
+        status = copy_and_tell(exec);
+    if (status != RESHARD_OK || !exec->copied || !received || !sent)
         return status;
     int64_t done_before = exec->done_count;
     status = count_completed(exec, offsetof(rs_exec_peer, done_received), &exec->done_count);

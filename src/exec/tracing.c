@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What goes directly between this rank and a peer: in which direction, and who walks. */
+/* What goes directly between this rank and a peer: in which direction, and who copies. */
 enum { IN_PULLED = 1, IN_PUSHED = 2, OUT_PULLED = 4, OUT_PUSHED = 8 };
 
 /* Take the place of a segment in the numbers of arrows. */
@@ -295,7 +295,7 @@ void rs_tracing_done(reshard_exec *exec, int64_t from, int64_t to)
 
 /* ---- copies ---------------------------------------------------------------------------------- */
 
-void rs_tracing_begin_walk(reshard_exec *exec, bool arrows)
+void rs_tracing_begin_copies(reshard_exec *exec, bool arrows)
 {
     rs_exec_tracing *t = exec->tracing;
     t->copies = false;
@@ -310,7 +310,7 @@ void rs_tracing_begin_walk(reshard_exec *exec, bool arrows)
 static void begin_copies(reshard_exec *exec, rs_trace_kind kind)
 {
     rs_exec_tracing *t = exec->tracing;
-    uint64_t begin = t->copied.begin; /* at first, when the walk began */
+    uint64_t begin = t->copied.begin; /* at first, when the copies began */
     if (t->copies) {
         rs_tracing_end(exec, &t->copied);
         begin = t->copied.end;
@@ -357,7 +357,7 @@ void rs_tracing_copies(reshard_exec *exec, int64_t count, const rs_operation *co
         join_copies(exec, operations[i], is_first && i == 0);
 }
 
-void rs_tracing_end_walk(reshard_exec *exec)
+void rs_tracing_end_copies(reshard_exec *exec)
 {
     rs_exec_tracing *t = exec->tracing;
     if (t->copies)

@@ -6,7 +6,7 @@
  * Bytes add up: those of all "receive", "unpack" and "copy" spans are what the plan moves, and the
  * kept bytes of "copy" and "combine" spans are what stays. Arrows go from the send of a segment to
  * where it is taken. Between ranks that map each other's memory nothing is sent. Where the target
- * walks, arrows go from the source's "ready" to the target's first copy; where the source walks,
+ * copies, arrows go from the source's "ready" to the target's first copy; where the source copies,
  * from its first copy to the target's "done".
  */
 #ifndef RS_EXEC_TRACING_H
@@ -52,13 +52,13 @@ void rs_tracing_ready(reshard_exec *exec, rs_trace_event *event);
 void rs_tracing_enter(reshard_exec *exec);
 void rs_tracing_done(reshard_exec *exec, int64_t from, int64_t to);
 
-/* Called for copies: when a walk begins (that of keeps has no arrows), when some operations are
- * about to run, and when the walk is over. Copies of one peer and tensor form one span, up to 4
+/* Called for copies: when copies begin (those of keeps have no arrows), when some operations are
+ * about to run, and when they are over. Copies of one peer and tensor form one span, up to 4
  * MiB, and so do very small ones of several, because reading the clock takes as long as copying a
  * few KiB. */
-void rs_tracing_begin_walk(reshard_exec *exec, bool arrows);
+void rs_tracing_begin_copies(reshard_exec *exec, bool arrows);
 void rs_tracing_copies(reshard_exec *exec, int64_t count, const rs_operation *const *operations);
-void rs_tracing_end_walk(reshard_exec *exec);
+void rs_tracing_end_copies(reshard_exec *exec);
 
 /* For a segment: fills in a span about it, and adds the arrow that begins or ends with the span. */
 void rs_tracing_describe(const reshard_exec *exec, const rs_traffic *traffic,

@@ -61,7 +61,7 @@ static void find_memory(rs_messages *m, int32_t stage, const rs_lane *f, bool se
     int64_t slot_index =
         rs_exec_slot(m->exec, &link, sending, sending ? move->source_shard : move->target_shard);
     out->memory =
-        (char *)m->exec->table->slots[slot_index] + at * (int64_t)rs_element_bytes(out->dtype);
+        (char *)m->exec->addresses->slots[slot_index] + at * (int64_t)rs_element_bytes(out->dtype);
 }
 
 static void pack_or_unpack(rs_messages *m, const rs_traffic *t, const rs_parcel *s, char *bytes)
@@ -78,7 +78,7 @@ static void pack_or_unpack(rs_messages *m, const rs_traffic *t, const rs_parcel 
         if (t->sending)
             rs_segment_pack(&move, at - begin, end - begin, bytes);
         else
-            rs_segment_unpack(&move, at - begin, end - begin, bytes, f->carry);
+            rs_segment_unpack(&move, at - begin, end - begin, bytes, f->cut_element);
         bytes += end - at;
         at = end;
     }
@@ -100,7 +100,8 @@ static char *find_place(rs_messages *m, const rs_traffic *t, const rs_parcel *s)
 }
 
 /* Packs a segment into `bytes`, or unpacks it from there. */
-static void carry(rs_messages *m, const rs_traffic *t, const rs_parcel *s, char *bytes)
+static void pack_or_unpack_traced(rs_messages *m, const rs_traffic *t, const rs_parcel *s,
+                                  char *bytes)
 {
     rs_trace_event event;
     if (m->exec->tracing == NULL) {
@@ -180,7 +181,7 @@ static reshard_status start_send(rs_messages *m, rs_traffic *t, rs_parcel *s)
         s->place = find_place(m, t, s);
         if (s->place == NULL) {
             s->place = s->memory;
-            carry(m, t, s, s->memory);
+            pack_or_unpack_traced(m, t, s, s->memory);
         }
         return send(m, t, s, s->place, (size_t)(s->to - s->from));
     }
@@ -188,7 +189,7 @@ static reshard_status start_send(rs_messages *m, rs_traffic *t, rs_parcel *s)
     if (status != RESHARD_OK)
         return status;
     s->notice = s->memory;
-    carry(m, t, s, s->memory);
+    pack_or_unpack_traced(m, t, s, s->memory);
     rs_copy_fence();
     status = rs_group_touch(exec->group, false);
     if (status == RESHARD_OK)
@@ -222,7 +223,7 @@ static reshard_status take_from_staging(rs_messages *m, const rs_traffic *t, rs_
         return status;
     char *seen = rs_group_map(exec->group, rank, s->notice, (size_t)(s->to - s->from));
     if (seen != NULL)
-        carry(m, t, s, seen);
+        pack_or_unpack_traced(m, t, s, seen);
     rs_copy_fence();
     status = rs_group_touch(exec->group, false);
     if (seen == NULL)
@@ -253,7 +254,7 @@ static reshard_status take_segment(rs_messages *m, const rs_traffic *t, rs_parce
     if (way_of(m, t, &t->lanes[s->lane]) == RS_WAY_STAGING)
         return take_from_staging(m, t, s);
     if (s->place == s->memory)
-        carry(m, t, s, s->memory);
+        pack_or_unpack_traced(m, t, s, s->memory);
     else if (m->exec->tracing != NULL)
         note_arrival(m->exec, t, s);
     return RESHARD_OK;

@@ -23,7 +23,7 @@ typedef struct rs_lane {
     /* Receiver only: where each move waits in scratch until it is combined, or -1 if it is written
      * straight to its destination. */
     int64_t *scratch_at;
-    char carry[16];
+    char cut_element[16];
 } rs_lane;
 
 /* A segment under way, and the staging it passes through. */

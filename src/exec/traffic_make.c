@@ -107,7 +107,7 @@ static reshard_status add_operations(rs_messages *m, int32_t stage, int64_t scra
         }
     }
     rs_exec_sort(s);
-    return status == RESHARD_OK ? rs_exec_list_walks(exec, s) : status;
+    return status == RESHARD_OK ? rs_exec_list_direct(exec, s) : status;
 }
 
 /* ---- staging --------------------------------------------------------------------------------- */

@@ -99,7 +99,7 @@ void rs_verify_destroy(rs_verify *v)
 /* ---- the digest of a box --------------------------------------------------------------------- */
 
 /* One end of a link, while its elements are visited. */
-typedef struct walk {
+typedef struct digesting {
     const rs_link *link;
     const rs_link_side *side;
     const reshard_exec *exec;
@@ -112,9 +112,9 @@ typedef struct walk {
     /* For the current box, by link dim: */
     const rs_link_box *box;
     int64_t strides[RESHARD_FACTORS_MAX]; /* in memory, in elements */
-} walk;
+} digesting;
 
-static uint64_t digest_element(const walk *w, const char *at, uint64_t place)
+static uint64_t digest_element(const digesting *w, const char *at, uint64_t place)
 {
     uint64_t bits[2] = {0, 0}; /* c128 has 16 bytes */
     if (w->dtype == w->digest_dtype)
@@ -125,7 +125,7 @@ static uint64_t digest_element(const walk *w, const char *at, uint64_t place)
     return bits[1] == 0 ? mixed : rs_mix(mixed ^ bits[1]);
 }
 
-static uint64_t digest_line(const walk *w, const char *at, int64_t step, int64_t count,
+static uint64_t digest_line(const digesting *w, const char *at, int64_t step, int64_t count,
                             uint64_t place)
 {
     uint64_t sum = 0;
@@ -134,7 +134,7 @@ static uint64_t digest_line(const walk *w, const char *at, int64_t step, int64_t
     return sum;
 }
 
-static uint64_t digest_dim(const walk *w, int32_t dim, const char *at, uint64_t place)
+static uint64_t digest_dim(const digesting *w, int32_t dim, const char *at, uint64_t place)
 {
     int64_t bytes = (int64_t)rs_element_bytes(w->dtype), step = w->strides[dim] * bytes;
     int64_t count = w->box->size[dim];
@@ -149,14 +149,14 @@ static uint64_t digest_dim(const walk *w, int32_t dim, const char *at, uint64_t 
 
 static reshard_status see_box(void *user, const rs_link_box *box)
 {
-    walk *w = user;
+    digesting *w = user;
     int64_t point[RESHARD_NDIM_MAX];
     rs_place place;
     rs_link_point(w->link, w->side, box->start, point);
     rs_region_place(w->region, w->holder, point, &place);
     rs_link_strides(w->link, w->side, place.strides, w->strides);
     w->box = box;
-    const char *memory = w->exec->table->slots[w->first_slot + w->holder->shard];
+    const char *memory = w->exec->addresses->slots[w->first_slot + w->holder->shard];
     memory += place.at * (int64_t)rs_element_bytes(w->dtype);
     uint64_t sum =
         w->link->ndim == 0 ? digest_line(w, memory, 0, 1, 0) : digest_dim(w, 0, memory, 0);
@@ -170,7 +170,7 @@ static reshard_status see_box(void *user, const rs_link_box *box)
 
 static reshard_status see_region(void *user, const rs_region *region, const rs_holder *holder)
 {
-    walk *w = user;
+    digesting *w = user;
     w->region = region;
     w->holder = holder;
     return rs_link_boxes(w->link, w->side, region->start, region->size, see_box, w);
@@ -193,14 +193,14 @@ static void digest_link(rs_verify *v, int32_t index, bool source)
         rs_link_resolve(link_given, from->layout, to->layout, &link) != RESHARD_OK)
         return; /* resolving cannot fail: the plan was made from these links */
     end_sums found = {0};
-    walk w = {.link = &link,
-              .side = source ? &link.source : &link.target,
-              .exec = v->exec,
-              .first_slot = v->exec->slot_first[number],
-              .dtype = tensor->dtype,
-              .digest_dtype = to->dtype,
-              .seed = rs_mix((uint64_t)index + 1),
-              .sums = &found};
+    digesting w = {.link = &link,
+                   .side = source ? &link.source : &link.target,
+                   .exec = v->exec,
+                   .first_slot = v->exec->slot_first[number],
+                   .dtype = tensor->dtype,
+                   .digest_dtype = to->dtype,
+                   .seed = rs_mix((uint64_t)index + 1),
+                   .sums = &found};
     (void)rs_layout_visit_held(tensor->layout, v->rank, see_region, &w);
     end_sums *sum = source ? &v->mine.source : &v->mine.target;
     sum->all += found.all;
@@ -248,7 +248,7 @@ static reshard_status see_gap_box(void *user, const rs_link_box *box)
     rs_link_point(g->link, &g->link->target, box->start, point);
     rs_region_place(g->region, g->holder, point, &place);
     rs_link_strides(g->link, &g->link->target, place.strides, strides);
-    const char *memory = g->verify->exec->table->slots[g->first_slot + g->holder->shard];
+    const char *memory = g->verify->exec->addresses->slots[g->first_slot + g->holder->shard];
     g->verify->mine.strays += count_strays(g, g->link->ndim, box->size, strides,
                                            memory + place.at * (int64_t)g->element_bytes);
     return RESHARD_OK;

@@ -24,17 +24,23 @@ static unsigned find_least(rs_choice_record *record, bool streams)
     return least;
 }
 
+/* Early on the slower way is tried at shrinking rates, because one copy of each may have misled. */
+static bool is_trial(unsigned copies)
+{
+    return copies % RS_CHOICE_AGAIN == 0 || (copies >= 4 && (copies & (copies - 1)) == 0);
+}
+
 bool rs_choice_next(rs_choice_record *record)
 {
     unsigned copies = atomic_fetch_add_explicit(&record->copies, 1, memory_order_relaxed);
     unsigned cached = atomic_load_explicit(&record->counts[false], memory_order_relaxed);
     unsigned streamed = atomic_load_explicit(&record->counts[true], memory_order_relaxed);
-    if (cached < RS_CHOICE_TRIES || streamed < RS_CHOICE_TRIES)
+    if (cached == 0 || streamed == 0)
         return streamed <= cached;
     /* If both are about the same, stream, and leave the caches to others. */
     unsigned through = find_least(record, false), around = find_least(record, true);
     bool streams = around - around / 32 <= through;
-    return copies % RS_CHOICE_AGAIN == 0 ? !streams : streams;
+    return is_trial(copies) ? !streams : streams;
 }
 
 void rs_choice_note(rs_choice_record *record, bool streams, size_t bytes, uint64_t nanoseconds)

@@ -5,8 +5,9 @@
  *
  * Which way is faster depends on the machine, on the size of the copy (it may or may not fit the
  * last cache) and on how many threads copy at once. No rule holds everywhere, so copies are timed
- * as they happen. For each size class and number of threads, both ways are tried a few times. Then
- * the faster one is used, and the other is tried again now and then. The measurements are kept for
+ * as they happen. For each size class and number of threads, both ways are tried once. Then the
+ * faster one is used, and the other is tried again: at the 5th, 9th, 17th and 33rd copy, and then
+ * once in 64, so that programs that copy seldom lose little by it. The measurements are kept for
  * the life of the process. Both ways write the same bytes.
  */
 #ifndef RS_KERNEL_CHOICE_H
@@ -17,9 +18,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* How often each way is tried at first; after how many copies the slower one is tried again; how
- * many recent times of each way are compared. */
-#define RS_CHOICE_TRIES 4
+/* After how many copies the slower way is tried again in the long run; how many recent times of
+ * each way are compared. */
 #define RS_CHOICE_AGAIN 64
 #define RS_CHOICE_RECENT 8
 

@@ -211,6 +211,17 @@ static const rs_copy_kernel *find_gather(int64_t unit, int64_t step)
 }
 #endif
 
+bool rs_gather_makes_lines(const rs_plane *plane)
+{
+#if RS_X86
+    return plane->cpu >= RS_CPU_AVX2 && plane->target_column == plane->unit &&
+           find_gather(plane->unit, plane->source_column) != NULL;
+#else
+    (void)plane;
+    return false;
+#endif
+}
+
 /* From the fastest to the one that can do most. */
 const rs_copy_kernel *rs_kernel_gather(const rs_plane *plane)
 {

@@ -96,6 +96,8 @@ RS_AVX512 static void unweave_64(const unweave *by, const piece *what)
     int64_t blocks = count_blocks(by, what, 64, half ? 32 : 16);
     if (half && by->count == 2)
         unweave_blocks_64(by, what, 2, true, blocks);
+    else if (half && by->count == 3)
+        unweave_blocks_64(by, what, 3, true, blocks);
     else if (half)
         unweave_blocks_64(by, what, by->count, true, blocks);
     else if (by->count == 4)
@@ -161,8 +163,12 @@ RS_INLINE void spill(const unweave *by, const piece *what, int64_t count, int64_
     {                                                               \
         if (by->count == 2)                                         \
             spill(by, what, 2, width);                              \
+        else if (by->count == 3)                                    \
+            spill(by, what, 3, width);                              \
         else if (by->count == 4)                                    \
             spill(by, what, 4, width);                              \
+        else if (by->count == 8)                                    \
+            spill(by, what, 8, width);                              \
         else                                                        \
             spill(by, what, by->count, width);                      \
     }
@@ -171,6 +177,23 @@ DEFINE_SPILL(8)
 DEFINE_SPILL(16)
 DEFINE_SPILL(32)
 DEFINE_SPILL(64)
+
+/* Units of more than a vector: the last one of each overlaps the one before. */
+static void unweave_long(const unweave *by, const piece *what)
+{
+    const int64_t unit = by->unit;
+    const unsigned char *source = what->source;
+    for (int64_t i = 0; i < what->length; i++)
+        for (int32_t k = 0; k < by->count; k++, source += unit) {
+            unsigned char *target = what->targets[k] + i * unit;
+            for (int64_t at = 0; at < unit; at += 64) {
+                int64_t from = rs_min(at, unit - 64);
+                unsigned char vector[64];
+                memcpy(vector, source + from, 64);
+                memcpy(target + from, vector, 64);
+            }
+        }
+}
 
 /* ---- which one ------------------------------------------------------------------------------- */
 
@@ -181,7 +204,8 @@ static void choose(unweave *by, rs_cpu cpu)
     by->run = by->unit <= 8    ? spill_8
               : by->unit <= 16 ? spill_16
               : by->unit <= 32 ? spill_32
-                               : spill_64;
+              : by->unit <= 64 ? spill_64
+                               : unweave_long;
 #if RS_X86
     if (cpu >= RS_CPU_AVX512 && 2 * group <= 64) {
         by->run = unweave_64;
@@ -276,7 +300,9 @@ static void unweave_row_staged(const unweave *by, const rs_strands *strands, int
 bool rs_unweave(const rs_strands *strands)
 {
     const rs_plane *plane = &strands->planes[0];
-    if (strands->unit > RS_LINE_BYTES)
+    /* Long units are streamed without a stage, and so are those of which a kernel makes whole lines
+     * in registers. */
+    if (plane->streams && (strands->unit > RS_LINE_BYTES || rs_gather_makes_lines(plane)))
         return false;
     unweave by = {.count = strands->count, .unit = strands->unit};
     choose(&by, plane->cpu);

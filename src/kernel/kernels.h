@@ -79,6 +79,8 @@ extern const rs_copy_kernel rs_kernel_rows;
 const rs_copy_kernel *rs_kernel_units(const rs_plane *plane);
 /* NULL if nothing is better than rs_kernel_units. */
 const rs_copy_kernel *rs_kernel_gather(const rs_plane *plane);
+/* Whether there is a kernel for just this unit and step. */
+bool rs_gather_makes_lines(const rs_plane *plane);
 /* NULL if the plane does not fit. The first is the best there is, the second better than
  * rs_kernel_units. */
 const rs_copy_kernel *rs_kernel_shuffle_64(const rs_plane *plane);

@@ -7,7 +7,7 @@
  * How much of a group each holder sends is a flow problem (flow.h) over all links of the stage.
  * Holders then serve the demands of their group in order; a demand that crosses the end of a share
  * is cut there. The result is a list of single moves, stored in the plan and used in place of the
- * rule (route.h). Loads are counted in the largest unit that divides all element sizes, so that
+ * rule (sender.h). Loads are counted in the largest unit that divides all element sizes, so that
  * with one dtype shares are whole elements; otherwise they are rounded to whole elements.
  */
 #include "base/checked.h"
@@ -71,9 +71,9 @@ static reshard_status add_chosen(balancer *b, const rs_match *match, const rs_li
     if (status != RESHARD_OK)
         return status;
     rs_chosen *chosen = &b->chosen[b->chosen_count];
-    rs_route_fill_move(match, box, source, target, &chosen->move);
-    rs_route_set_combination(match->source->layout, match->target->layout, combination,
-                             &chosen->move);
+    rs_sender_fill_move(match, box, source, target, &chosen->move);
+    rs_sender_set_combination(match->source->layout, match->target->layout, combination,
+                              &chosen->move);
     chosen->move.first.contributor = source == NULL ? 0 : source->contributor - combination->first;
     chosen->source_rank = source == NULL ? -1 : source->rank;
     chosen->target_rank = target->rank;
@@ -102,7 +102,7 @@ static reshard_status add_demand(balancer *b, const rs_match *match,
 static reshard_status see_match(void *user, const rs_match *match)
 {
     balancer *b = user;
-    rs_combination combination = rs_route_combination(match, match->mine->contributor);
+    rs_combination combination = rs_sender_combination(match, match->mine->contributor);
     if (combination.count == 0)
         return add_chosen(b, match, &match->box, &combination, NULL, match->mine);
     rs_holder own;
@@ -166,7 +166,7 @@ typedef struct groups {
 
 static int64_t demand_volume(const balancer *b, const demand *d)
 {
-    int32_t ndim = b->stage->templates[d->template_index].routing.link.ndim;
+    int32_t ndim = b->stage->templates[d->template_index].rule.link.ndim;
     return rs_volume(ndim, d->box.size);
 }
 
@@ -275,10 +275,10 @@ static reshard_status serve_group(balancer *b, const groups *g, int32_t group)
     for (int64_t i = g->demand_first[group]; i < g->demand_first[group + 1]; i++) {
         const demand *d = &b->demands[i];
         const rs_template *template = &b->stage->templates[d->template_index];
-        serving s = {b, d, {&template->routing.link, &d->source, &d->target, &d->needer, d->box}};
+        serving s = {b, d, {&template->rule.link, &d->source, &d->target, &d->needer, d->box}};
         b->template_index = d->template_index;
         int64_t volume = demand_volume(b, d);
-        bool cut = can_be_cut(&template->routing.link, &d->box);
+        bool cut = can_be_cut(&template->rule.link, &d->box);
         for (int64_t from = 0; from < volume && status == RESHARD_OK;) {
             while (left < weight && place + 1 < end)
                 /* less than one element is left, which passes to the next holder */
@@ -377,12 +377,12 @@ static reshard_status collect(balancer *b)
     for (int32_t t = 0; t < b->stage->template_count; t++) {
         const rs_template *template = &b->stage->templates[t];
         b->template_index = t;
-        if (template->kind != RS_TEMPLATE_ROUTE && template->kind != RS_TEMPLATE_GRID)
+        if (template->kind != RS_TEMPLATE_MATCHES && template->kind != RS_TEMPLATE_GRID)
             continue;
         for (int32_t rank = 0; rank < b->plan->rank_count && status == RESHARD_OK; rank++) {
             if (rs_context_cancelled(b->plan->context))
                 return rs_fail(RESHARD_ERR_CANCELLED, "cancelled while balancing");
-            status = rs_match_target(&template->routing.link, rank, see_match, b);
+            status = rs_match_target(&template->rule.link, rank, see_match, b);
         }
         if (status != RESHARD_OK)
             return status;
@@ -423,7 +423,7 @@ static reshard_status balance_stage(reshard_plan *plan, rs_stage *stage)
         status = share_out(&b);
     for (int32_t t = 0; t < stage->template_count && status == RESHARD_OK; t++) {
         rs_template_kind kind = stage->templates[t].kind;
-        if (kind == RS_TEMPLATE_ROUTE || kind == RS_TEMPLATE_GRID)
+        if (kind == RS_TEMPLATE_MATCHES || kind == RS_TEMPLATE_GRID)
             status = store_template(&b, t);
     }
     rs_release(plan->context, b.chosen, (size_t)b.chosen_capacity * sizeof *b.chosen);

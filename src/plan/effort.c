@@ -58,7 +58,7 @@ static int64_t side_steps(const rs_link *link, const rs_link_side *mine, const r
 
 static int64_t part_steps(const rs_template *template, int32_t rank, bool by_match)
 {
-    const rs_link *link = &template->routing.link;
+    const rs_link *link = &template->rule.link;
     bool grid = template->kind == RS_TEMPLATE_GRID && !by_match;
     return rs_max(side_steps(link, &link->target, &link->source, rank, grid),
                   side_steps(link, &link->source, &link->target, rank, grid));

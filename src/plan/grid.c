@@ -318,7 +318,7 @@ static reshard_status make_product(grid *g)
     memset(&move, 0, sizeof move);
     const reshard_layout *source = g->link->source.layout, *target = g->link->target.layout;
     rs_combination all = {0, source->contributor_count};
-    rs_route_set_combination(source, target, &all, &move);
+    rs_sender_set_combination(source, target, &all, &move);
     move.mine = g->rank;
     move.sending = g->sending;
     move.ndim = g->link->ndim;

@@ -12,10 +12,10 @@
 #ifndef RS_PLAN_GRID_H
 #define RS_PLAN_GRID_H
 
-#include "plan/route.h"
+#include "plan/sender.h"
 
 bool rs_grid_applies(const rs_link *link);
-/* Adds the same moves as rs_route_rank. */
+/* Adds the same moves as rs_sender_rank. */
 reshard_status rs_grid_rank(const rs_link *link, int32_t rank, rs_rank_moves *moves);
 
 #endif

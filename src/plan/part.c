@@ -19,16 +19,16 @@
 
 /* ---- templates ------------------------------------------------------------------------------- */
 
-typedef struct fill_router {
+typedef struct fill_listing {
     int32_t rank;
     rs_rank_moves *moves;
-} fill_router;
+} fill_listing;
 
 static reshard_status add_fill(void *user, const rs_match *match)
 {
-    fill_router *r = user;
+    fill_listing *r = user;
     rs_move move;
-    rs_route_fill_move(match, &match->box, NULL, match->mine, &move);
+    rs_sender_fill_move(match, &match->box, NULL, match->mine, &move);
     move.kind = RESHARD_MOVE_FILL;
     move.reduction = RESHARD_SUM; /* whose identity is zero */
     move.contributor_count = 1;
@@ -64,7 +64,7 @@ static int64_t search_chosen(const rs_template *template, int32_t rank, bool by_
     return at;
 }
 
-static reshard_status route_chosen(const rs_template *template, int32_t rank, rs_rank_moves *moves)
+static reshard_status list_chosen(const rs_template *template, int32_t rank, rs_rank_moves *moves)
 {
     reshard_status status = RESHARD_OK;
     for (int64_t i = search_chosen(template, rank, false);
@@ -85,19 +85,18 @@ static reshard_status route_chosen(const rs_template *template, int32_t rank, rs
     return status;
 }
 
-static reshard_status route_template(const rs_template *template, int32_t rank,
-                                     rs_rank_moves *moves)
+static reshard_status list_template(const rs_template *template, int32_t rank, rs_rank_moves *moves)
 {
-    fill_router fill = {rank, moves};
+    fill_listing fill = {rank, moves};
     switch (template->kind) {
     case RS_TEMPLATE_GRID:
-        return rs_grid_rank(&template->routing.link, rank, moves);
-    case RS_TEMPLATE_ROUTE:
-        return rs_route_rank(&template->routing, rank, moves);
+        return rs_grid_rank(&template->rule.link, rank, moves);
+    case RS_TEMPLATE_MATCHES:
+        return rs_sender_rank(&template->rule, rank, moves);
     case RS_TEMPLATE_CHOSEN:
-        return route_chosen(template, rank, moves);
+        return list_chosen(template, rank, moves);
     case RS_TEMPLATE_FILL:
-        return rs_match_target(&template->routing.link, rank, add_fill, &fill);
+        return rs_match_target(&template->rule.link, rank, add_fill, &fill);
     }
     return RESHARD_OK;
 }
@@ -130,7 +129,7 @@ static reshard_status work_out(reshard_part *part, const rs_template *template,
     rs_family_init(&moves.receives, part->context, &part->arena);
     rs_family_init(&moves.sends, part->context, &part->arena);
     rs_family_init(&moves.keeps, part->context, &part->arena);
-    status = route_template(template, part->rank, &moves);
+    status = list_template(template, part->rank, &moves);
     if (status == RESHARD_OK)
         status = rs_family_finish(&moves.receives, &out_moves->shown.receives);
     if (status == RESHARD_OK)

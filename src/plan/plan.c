@@ -152,7 +152,7 @@ static reshard_status take_links(reshard_plan *plan, const link_list *list)
         rs_link link;
         status = rs_link_resolve(&plan->links[i], source->layout, target->layout, &link);
         if (status == RESHARD_OK)
-            status = rs_route_check(source->layout, target->layout);
+            status = rs_sender_check(source->layout, target->layout);
         if (status != RESHARD_OK && (source->name[0] != '\0' || target->name[0] != '\0'))
             return rs_fail_within(status, "link %d from \"%.100s\" to \"%.100s\"", i, source->name,
                                   target->name);

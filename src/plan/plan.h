@@ -13,7 +13,7 @@
 
 #include "base/arena.h"
 #include "base/references.h"
-#include "plan/route.h"
+#include "plan/sender.h"
 
 /* A move that was chosen by looking at all ranks at once (balance.c). */
 typedef struct rs_chosen {
@@ -22,15 +22,15 @@ typedef struct rs_chosen {
 } rs_chosen;
 
 typedef enum rs_template_kind {
-    RS_TEMPLATE_GRID,   /* products of the entries of each dim (grid.c) */
-    RS_TEMPLATE_ROUTE,  /* match by match (route.c) */
-    RS_TEMPLATE_CHOSEN, /* listed below (balance.c) */
-    RS_TEMPLATE_FILL    /* target elements that no link fills */
+    RS_TEMPLATE_GRID,    /* products of the entries of each dim (grid.c) */
+    RS_TEMPLATE_MATCHES, /* match by match (sender.c) */
+    RS_TEMPLATE_CHOSEN,  /* listed below (balance.c) */
+    RS_TEMPLATE_FILL     /* target elements that no link fills */
 } rs_template_kind;
 
 typedef struct rs_template {
     rs_template_kind kind;
-    rs_routing routing;
+    rs_sender_rule rule;
     int64_t chosen_count; /* CHOSEN only, as are the lists, which are sorted */
     const rs_chosen *chosen_by_target;
     const int64_t *chosen_by_source; /* indices into chosen_by_target */

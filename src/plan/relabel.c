@@ -39,7 +39,7 @@ static reshard_status add_holders(void *user, const rs_match *match)
 {
     kept_bytes *k = user;
     int64_t bytes = rs_multiply_up(rs_volume(match->link->ndim, match->box.size), k->bytes);
-    rs_combination combination = rs_route_combination(match, match->mine->contributor);
+    rs_combination combination = rs_sender_combination(match, match->mine->contributor);
     int64_t copies = rs_region_copy_count(match->source);
     for (int32_t c = 0; c < combination.count; c++) {
         for (int64_t copy = 0; copy < copies; copy++) {

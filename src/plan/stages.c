@@ -358,10 +358,10 @@ static reshard_status make_template(const rs_stage_link *link, rs_template *out_
         &link->link, is_fill ? target : link->shown.source_layout, target, &resolved);
     if (status != RESHARD_OK)
         return status;
-    rs_routing_init(&out_template->routing, &resolved);
+    rs_sender_rule_init(&out_template->rule, &resolved);
     out_template->kind = is_fill                      ? RS_TEMPLATE_FILL
                          : rs_grid_applies(&resolved) ? RS_TEMPLATE_GRID
-                                                      : RS_TEMPLATE_ROUTE;
+                                                      : RS_TEMPLATE_MATCHES;
     return RESHARD_OK;
 }
 

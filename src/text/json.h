@@ -58,7 +58,8 @@ reshard_status rs_json_next(rs_json *json, rs_json_token *out_token);
 /* Reads the next key of an object, or the next item of a list, that has begun. Returns false at its
  * end, after a failure, and if *status is one already. */
 bool rs_json_next_member(rs_json *json, rs_json_token *out_token, reshard_status *status);
-/* The same as rs_json_next, but fails if the token is of another kind; `wanted` is the error text for that. */
+/* The same as rs_json_next, but fails if the token is of another kind; `wanted` is the error text
+ * for that. */
 reshard_status rs_json_expect(rs_json *json, rs_json_kind kind, const char *wanted,
                               rs_json_token *out_token);
 /* Skips one whole value, including everything inside it. */

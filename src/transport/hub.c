@@ -4,6 +4,7 @@
 
 #include "base/context.h"
 #include "base/error.h"
+#include "system/clock.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -13,11 +14,6 @@
 #define PAGE_BYTES ((size_t)4096)
 
 /* ---- making ---------------------------------------------------------------------------------- */
-
-/* If every rank has a core, staying awake is cheaper than sleeping: first some tens of microseconds
- * of spinning, then about a millisecond of yielding the core to others. */
-#define SPINS 4000
-#define YIELDS 2000
 
 static reshard_status init_members(rs_hub *hub, int32_t *made)
 {
@@ -87,7 +83,7 @@ reshard_status rs_hub_create(reshard_context *context, int32_t size, bool mapped
     hub->has_scheduler = scheduler != NULL;
     if (scheduler != NULL)
         hub->scheduler = *scheduler;
-    hub->spins = sysconf(_SC_NPROCESSORS_ONLN) >= size ? SPINS + YIELDS : 0;
+    hub->stays_awake = sysconf(_SC_NPROCESSORS_ONLN) >= size;
     atomic_init(&hub->broken, 0);
     size_t count = (size_t)size;
     hub->members = rs_allocate_zeroed(context, count * sizeof *hub->members);
@@ -247,25 +243,80 @@ static void quiesce(void *state)
 
 /* ---- waiting and memory ---------------------------------------------------------------------- */
 
+/* If every rank has a core, looking for events is cheaper than sleeping, for a while: first without
+ * a pause, then yielding the core between two looks. A yield that takes long shows that somebody
+ * else uses the core too, perhaps the very rank that is waited for. From then on the rank yields
+ * before it spins, as long as yields take long. If what it waits for has not come after such a
+ * yield, it sleeps. It also sleeps now and then: the system finds a free core for a thread that it
+ * wakes, but leaves one that yields where it is, so two ranks that began on one core would stay
+ * there. */
+#define SPIN_NS 10000
+#define YIELD_NS 1000000
+#define SHORT_YIELD_NS 1500
+#define LOOKS 16          /* between two looks at the clock */
+#define CROWDED_WAITS 512 /* from one sleep to the next */
+
+static bool has_news(const rs_member *m)
+{
+    return atomic_load(&m->events) != m->seen;
+}
+
+static bool spin(const rs_member *m)
+{
+    for (uint64_t began = rs_clock_now(); rs_clock_now() - began < SPIN_NS;) {
+        for (int i = 0; i < LOOKS; i++) {
+            if (has_news(m))
+                return true;
+            rs_thread_pause();
+        }
+    }
+    return false;
+}
+
+/* Yields until there are events, somebody else has used the core, or it has taken too long. */
+static bool yield_core(rs_member *m)
+{
+    uint64_t began = rs_clock_now(), now = began, before;
+    do {
+        before = now;
+        rs_thread_yield();
+        now = rs_clock_now();
+    } while (!has_news(m) && now - before < SHORT_YIELD_NS && now - began < YIELD_NS);
+    m->crowded = now - before < SHORT_YIELD_NS ? 0 : m->crowded + 1;
+    return has_news(m);
+}
+
+static bool look_for_events(rs_member *m)
+{
+    if (has_news(m))
+        return true;
+    if (m->crowded > 0)
+        return m->crowded < CROWDED_WAITS && yield_core(m);
+    return spin(m) || yield_core(m);
+}
+
+static void sleep_until_event(rs_member *m)
+{
+    m->crowded = 0;
+    rs_mutex_lock(&m->lock);
+    atomic_store(&m->sleeping, 1);
+    while (!has_news(m))
+        rs_condition_wait(&m->wakes, &m->lock);
+    atomic_store(&m->sleeping, 0);
+    rs_mutex_unlock(&m->lock);
+}
+
 static void idle(void *state)
 {
     rs_member *m = state;
     if (m->hub->has_scheduler) {
-        if (atomic_load(&m->events) == m->seen)
+        if (!has_news(m))
             m->hub->scheduler.idle(m->hub->scheduler.user, m->rank);
         m->seen = atomic_load(&m->events);
         return;
     }
-    for (int i = 0; i < m->hub->spins && atomic_load(&m->events) == m->seen; i++)
-        i < SPINS ? rs_thread_pause() : rs_thread_yield();
-    if (atomic_load(&m->events) == m->seen) {
-        rs_mutex_lock(&m->lock);
-        atomic_store(&m->sleeping, 1);
-        while (atomic_load(&m->events) == m->seen)
-            rs_condition_wait(&m->wakes, &m->lock);
-        atomic_store(&m->sleeping, 0);
-        rs_mutex_unlock(&m->lock);
-    }
+    if (!(m->hub->stays_awake ? look_for_events(m) : has_news(m)))
+        sleep_until_event(m);
     m->seen = atomic_load(&m->events);
 }
 

@@ -49,6 +49,7 @@ typedef struct rs_member {
     atomic_uint events;
     atomic_int sleeping;
     unsigned seen; /* the number of events that the rank itself has seen */
+    int crowded;   /* in how many of its last waits somebody else used the rank's core */
     rs_mutex lock;
     rs_condition wakes;
 } rs_member;
@@ -61,7 +62,7 @@ struct rs_hub {
     int32_t node_size; /* 0 if there are no nodes */
     bool has_scheduler;
     rs_hub_scheduler scheduler;
-    int spins; /* how often an idle rank looks for events before it sleeps */
+    bool stays_awake; /* idle ranks look for events before they sleep */
     rs_pair *pairs;
     rs_member *members;
     atomic_int broken;

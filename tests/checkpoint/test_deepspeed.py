@@ -98,6 +98,7 @@ class Reading(ZeroTest):
         for stage in (1, 3):
             zero = self.write(Zero({"a": (3,), "wide": (5, 3), "z": (2,)}, [["a", "wide", "z"]], 4, stage))
             self.check_all(zero)
+            self.assertNotIn("of weights", self.check_model(zero))  # stage 3 has a model file of each rank; one is read
         zero = self.write(Zero({"a": (1,)}, [["a"]], 8, 2))
         self.check_all(zero)
 

@@ -297,6 +297,13 @@ class GgufWriteTest(support.CommandTest):
                 self.check_fails(["convert", self.at("hf"), self.at("out.gguf"), "--as", "gguf", "--like", self.at("base.gguf")], 1, words)
         self.write_hf(tensors, {**config, "num_attention_heads": 8})
         self.check_fails(["convert", self.at("hf"), self.at("out.gguf"), "--as", "gguf", "--like", self.at("base.gguf")], 1, "num_attention_heads is 4, but")
+        # The other way round: a config.json for what a GGUF file holds.
+        for other, words in (({"num_attention_heads": 8}, "its files say that num_attention_heads is 4, but config.json that it is 8"),
+                             ({"model_type": "llama"}, 'holds a model of type "qwen2" by its files, but "llama" by config.json')):
+            self.write_hf(tensors, {**config, **other})
+            self.check_fails(["convert", self.at("base.gguf"), self.at("back"), "--as", "hf", "--config", self.at("hf")], 1, words)
+        self.write_hf(tensors, config)
+        self.read_text("convert", self.at("base.gguf"), self.at("back"), "--as", "hf", "--config", self.at("hf"))
 
     def test_numbers_that_q8_0_cannot_hold(self):
         model = self.qwen2()

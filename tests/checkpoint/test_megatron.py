@@ -364,6 +364,18 @@ class Legacy(MegatronTest):
     def test_names_before_megatron_core(self):
         self.check("llama", "old", tp=2, pp=2, old=True)
 
+    def test_a_configuration_that_contradicts_the_arguments(self):
+        """Rows of queries, keys and values are ordered by heads, which no shape shows."""
+        made = family("llama")
+        _, mc = made.make()
+        megatron_files.write_legacy(self.at("c"), made, made.pad(mc), tp=2)
+        config = made.config()
+        for key in ("num_attention_heads", "num_key_value_heads"):
+            self.write_config("c", {**config, key: config[key] // 2})
+            self.fails("c", "x", *TO_HF, words=f"its files say that {key} is {config[key]}, but config.json that it is {config[key] // 2}; rows would get")
+        self.write_config("c", config)
+        self.convert("c", "c-hf", *TO_HF)
+
     def test_who_saved_a_file(self):
         """Folders that were exchanged: each file knows its rank, and the ends of a pipeline show which stage they are."""
         inner, outer = lambda t, p, e: t + 2 * p, lambda t, p, e: t + 2 * 2 * p

@@ -67,6 +67,7 @@ class BenchMoveTest(CommandTest):
             with self.subTest(case=case, options=options), tempfile.TemporaryDirectory() as folder:
                 found = self.read_json(*self.arguments(case, folder), *options)
                 self.assertTrue(found["verified"])
+                self.assertGreaterEqual(found["p99_seconds"], found["seconds"])
                 for key in ["bytes", "seconds", "gb_per_s", "memcpy_gb_per_s", "ratio"]:
                     self.assertGreater(found[key], 0, key)
                 self.check_dump(folder, case[2], case[0])

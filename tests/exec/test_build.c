@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_build.c - operations and peers that execs are built of: peers go round from the next higher
- * rank, operations are in the order that results depend on, all ranks decide alike who walks, and
+ * rank, operations are in the order that results depend on, all ranks decide alike who copies, and
  * together they write every target byte as often as the plan says.
  */
 #include "exec/exec.h"
@@ -41,7 +41,7 @@ static reshard_status check_peers(const rs_exec_stage *stage, int32_t rank)
     for (int64_t i = 0; i < stage->peer_count; i++) {
         int32_t distance = (stage->peers[i].rank - rank + RANKS) % RANKS;
         CHECK(distance > last);
-        CHECK(stage->peers[i].near && stage->peers[i].table != NULL);
+        CHECK(stage->peers[i].near && stage->peers[i].addresses != NULL);
         last = distance;
     }
     return RESHARD_OK;
@@ -81,7 +81,7 @@ static reshard_status look(void *user, reshard_group *group)
     TRY(check_peers(stage, rank));
     TRY(check_order(stage->keeps, stage->keep_count, stage, rank));
     TRY(check_order(stage->operations, stage->operation_count, stage, rank));
-    CHECK(stage->walk_count == stage->operation_count);
+    CHECK(stage->direct_count == stage->operation_count);
     b->pulls[rank] = stage->pulls;
     b->pushes[rank] = stage->pushes;
     int64_t mine = count_bytes(stage->keeps, stage->keep_count) +

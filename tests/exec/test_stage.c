@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_stage.c - which way bytes go between two ranks: directly where the memory to be walked is
- * shared, through shared staging where only that is, else as messages; and both ends decide alike.
+ * test_stage.c - which way bytes go between two ranks: directly where the memory to be read or
+ * written is shared, through shared staging where only that is, else as messages; and both ends
+ * decide alike.
  */
 #include "exec/exec.h"
 #include "tests/support/check.h"

@@ -25,17 +25,29 @@ static int run_copies(rs_choice_record *record, int count, uint64_t cached, uint
     return streamed;
 }
 
-/* How many of 6400 copies try the slower way again. */
-enum { MANY = 6400, AGAIN = MANY / RS_CHOICE_AGAIN };
+/* How many of 6400 copies try the slower way again, once the first 64 are over. */
+enum { FIRST = RS_CHOICE_AGAIN, MANY = 6400, AGAIN = MANY / RS_CHOICE_AGAIN };
+
+/* Of the first copies only those count that are listed in choice.h: one of each way, and the
+ * trials. */
+static void test_choice__few_trials(void **state)
+{
+    (void)state;
+    rs_choice_record cached = {0}, streaming = {0};
+    assert_int_equal(run_copies(&cached, 4, 1000, 90000), 1);
+    assert_int_equal(run_copies(&cached, FIRST - 4, 1000, 90000), 4);
+    assert_int_equal(run_copies(&streaming, 4, 90000, 1000), 3);
+    assert_int_equal(run_copies(&streaming, FIRST - 4, 90000, 1000), FIRST - 4 - 4);
+}
 
 static void test_choice__the_faster_way(void **state)
 {
     (void)state;
     rs_choice_record record = {0};
-    assert_int_equal(run_copies(&record, 2 * RS_CHOICE_TRIES, 70000, 90000), RS_CHOICE_TRIES);
+    (void)run_copies(&record, FIRST, 70000, 90000);
     assert_int_equal(run_copies(&record, MANY, 70000, 90000), AGAIN);
     rs_choice_record other = {0};
-    assert_int_equal(run_copies(&other, 2 * RS_CHOICE_TRIES, 90000, 70000), RS_CHOICE_TRIES);
+    (void)run_copies(&other, FIRST, 90000, 70000);
     assert_int_equal(run_copies(&other, MANY, 90000, 70000), MANY - AGAIN);
 }
 
@@ -44,9 +56,9 @@ static void test_choice__about_the_same(void **state)
 {
     (void)state;
     rs_choice_record record = {0}, better = {0};
-    (void)run_copies(&record, 2 * RS_CHOICE_TRIES, 80000, 81000);
+    (void)run_copies(&record, FIRST, 80000, 81000);
     assert_int_equal(run_copies(&record, MANY, 80000, 81000), MANY - AGAIN);
-    (void)run_copies(&better, 2 * RS_CHOICE_TRIES, 80000, 84000);
+    (void)run_copies(&better, FIRST, 80000, 84000);
     assert_int_equal(run_copies(&better, MANY, 80000, 84000), AGAIN);
 }
 
@@ -103,6 +115,7 @@ static void test_choice__sizes_and_threads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_choice__few_trials),
         cmocka_unit_test(test_choice__the_faster_way),
         cmocka_unit_test(test_choice__about_the_same),
         cmocka_unit_test(test_choice__follows),

@@ -98,7 +98,7 @@ static int compare_elements(const void *a, const void *b)
     return 0;
 }
 
-void elements_init(elements *made, const linked *given, route_fn route, int32_t rank)
+void elements_init(elements *made, const linked *given, moves_fn list, int32_t rank)
 {
     rs_arena arena;
     rs_rank_moves moves;
@@ -107,7 +107,7 @@ void elements_init(elements *made, const linked *given, route_fn route, int32_t 
     rs_family_init(&moves.receives, NULL, &arena);
     rs_family_init(&moves.sends, NULL, &arena);
     rs_family_init(&moves.keeps, NULL, &arena);
-    assert_int_equal(route(given, rank, &moves), RESHARD_OK);
+    assert_int_equal(list(given, rank, &moves), RESHARD_OK);
     add_list(made, given, ELEMENT_RECEIVED, &moves.receives, rank);
     add_list(made, given, ELEMENT_SENT, &moves.sends, rank);
     add_list(made, given, ELEMENT_KEPT, &moves.keeps, rank);
@@ -135,9 +135,9 @@ const element *elements_find(const elements *all, element_list list, int64_t pla
     return found;
 }
 
-reshard_status route_single(const linked *given, int32_t rank, rs_rank_moves *moves)
+reshard_status list_single(const linked *given, int32_t rank, rs_rank_moves *moves)
 {
-    rs_routing routing;
-    rs_routing_init(&routing, &given->link);
-    return rs_route_rank(&routing, rank, moves);
+    rs_sender_rule rule;
+    rs_sender_rule_init(&rule, &given->link);
+    return rs_sender_rank(&rule, rank, moves);
 }

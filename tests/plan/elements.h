@@ -6,7 +6,7 @@
 #ifndef TESTS_PLAN_ELEMENTS_H
 #define TESTS_PLAN_ELEMENTS_H
 
-#include "plan/route.h"
+#include "plan/sender.h"
 #include "tests/support/check.h"
 
 /* A link between two layouts of one shape, given as specs. */
@@ -36,16 +36,16 @@ typedef struct elements {
     int64_t records;
 } elements;
 
-typedef reshard_status (*route_fn)(const linked *given, int32_t rank, rs_rank_moves *moves);
+typedef reshard_status (*moves_fn)(const linked *given, int32_t rank, rs_rank_moves *moves);
 
-/* What `route` finds for a rank. */
-void elements_init(elements *made, const linked *given, route_fn route, int32_t rank);
+/* What `list` finds for a rank. */
+void elements_init(elements *made, const linked *given, moves_fn list, int32_t rank);
 void elements_free(elements *made);
 /* The element of one list that lies at this place and comes from this contributor; NULL when there
  * is none. There must not be two. */
 const element *elements_find(const elements *all, element_list list, int64_t place,
                              int64_t contributor);
 
-reshard_status route_single(const linked *given, int32_t rank, rs_rank_moves *moves);
+reshard_status list_single(const linked *given, int32_t rank, rs_rank_moves *moves);
 
 #endif

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-static reshard_status route_grid(const linked *given, int32_t rank, rs_rank_moves *moves)
+static reshard_status list_grid(const linked *given, int32_t rank, rs_rank_moves *moves)
 {
     return rs_grid_rank(&given->link, rank, moves);
 }
@@ -42,15 +42,15 @@ static void test_grid__applies(void **state)
 
 static void check_same(const linked *given, int32_t rank)
 {
-    elements by_grid, by_route;
-    elements_init(&by_grid, given, route_grid, rank);
-    elements_init(&by_route, given, route_single, rank);
-    assert_int_equal(by_grid.count, by_route.count);
+    elements by_grid, by_sender;
+    elements_init(&by_grid, given, list_grid, rank);
+    elements_init(&by_sender, given, list_single, rank);
+    assert_int_equal(by_grid.count, by_sender.count);
     if (by_grid.count != 0)
-        assert_memory_equal(by_grid.items, by_route.items,
+        assert_memory_equal(by_grid.items, by_sender.items,
                             (size_t)by_grid.count * sizeof *by_grid.items);
     elements_free(&by_grid);
-    elements_free(&by_route);
+    elements_free(&by_sender);
 }
 
 /* All pairs of what a grid may have on either side. */

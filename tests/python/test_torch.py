@@ -251,12 +251,12 @@ def case_verify():
         move()
         carry = move._wire.carry
 
-        def spoil(one, pack, unpack):
+        def spoil(one, pack, unpack, place):
             def unpack_spoilt(message, buffer):
                 if rank() == 1 and message.peer == 0:
                     buffer[:8] = buffer[:8].flip(0)
                 unpack(message, buffer)
-            carry(one, pack, unpack_spoilt)
+            carry(one, pack, unpack_spoilt, lambda message, sending: place(message, sending) if sending else None)
 
         move._wire.carry = spoil
         fails(reshard.Check, move, "x: what arrived is not what was sent")

@@ -7,8 +7,8 @@
 #include "checkpoint/convert/target_make.h"
 
 #include "base/error.h"
-#include "checkpoint/namings/namings.h"
 #include "checkpoint/rules/config.h"
+#include "checkpoint/view/mapped.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -41,15 +41,6 @@ reshard_status rs_donor_open(rs_donor *donor, const rs_target *target,
                                "has the format %s; the file to follow must have the format %s",
                                donor->checkpoint->format, format);
     return status;
-}
-
-/* The map by which a kind of model is written; NULL: there is none. */
-static const rs_shipped_map *find_map(const rs_naming *naming, const char *model_type)
-{
-    const rs_shipped_map *map = NULL;
-    return model_type != NULL && rs_shipped_map_choose(naming, model_type, &map) == RESHARD_OK
-               ? map
-               : NULL;
 }
 
 /* Numbers that shapes do not show, or not by themselves. How many tokens a model may see is not
@@ -105,9 +96,7 @@ reshard_status rs_donor_check(const rs_donor *donor, const rs_target *target)
     reshard_status read = rs_config_init_for(&config, target->source, 0, NULL);
     status = status == RESHARD_OK ? read : status;
     if (status == RESHARD_OK && naming != NULL) {
-        const rs_shipped_map *ours = find_map(naming, config.model_type);
-        const rs_shipped_map *wanted = find_map(naming, theirs.model_type);
-        if (ours != NULL && wanted != NULL && ours != wanted)
+        if (!rs_mapped_same_map(naming, config.model_type, theirs.model_type))
             status = rs_fail_about(
                 RESHARD_ERR_MISMATCH, donor->checkpoint->path,
                 "holds a model of type \"%.60s\", but \"%.60s\" would be written, whose tensors "

@@ -49,8 +49,8 @@ typedef struct rs_ds_files {
  * naming the missing ranks; INVALID for two files of one rank. */
 reshard_status rs_ds_files_find(rs_arena *arena, const char *path, const rs_opening *opening,
                                 rs_ds_files *out_files);
-/* Makes model files the checkpoint's own, and a folder (NULL: none): not all of the former are read,
- * because those of other ranks and stages repeat them. */
+/* Makes model files the checkpoint's own, and a folder (NULL: none): not all of the former are
+ * read, because those of other ranks and stages repeat them. */
 reshard_status rs_ds_files_own(reshard_checkpoint *checkpoint, const rs_opening *opening,
                                const char *folder);
 /* The index of a file; -1 if there is none. */

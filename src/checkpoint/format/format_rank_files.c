@@ -2,8 +2,8 @@
 /*
  * format_rank_files.c - one safetensors file for each rank, with what the rank has in memory, in
  * local shapes. Our own files say how they were split (rank_layout.h). For files of other programs,
- * a mesh and rules tell which part each rank has (rank_join.h). They are sorted by name, with numbers
- * compared as numbers, and belong to the ranks in increasing order.
+ * a mesh and rules tell which part each rank has (rank_join.h). They are sorted by name, with
+ * numbers compared as numbers, and belong to the ranks in increasing order.
  *
  * When written, an entry is a rank's whole local buffer, including padding, and its pieces lie in
  * it strided.

@@ -265,18 +265,34 @@ reshard_status rs_config_init(rs_config *config, reshard_context *context, const
     return status == RESHARD_OK && folder != NULL ? read_params(config, folder) : status;
 }
 
+/* Takes what the files of tensors say. */
+static reshard_status take_told(rs_config *config, const reshard_checkpoint *model)
+{
+    reshard_status status = RESHARD_OK;
+    if (model->made_config != NULL)
+        return read_text(config, "config.json", model->made_config, strlen(model->made_config));
+    for (int64_t i = 0; status == RESHARD_OK && i < model->key_count; i++)
+        status = add_item(config, model->keys[i].name, strlen(model->keys[i].name),
+                          (rs_config_item){.value = model->keys[i].value, .is_number = true});
+    return status;
+}
+
 reshard_status rs_config_init_for(rs_config *config, const reshard_checkpoint *model,
                                   int32_t set_count, const char *const *sets)
 {
     reshard_status status =
         rs_config_init(config, model->context, rs_store_config_folder(model), set_count, sets);
     bool has_config = config->count != config->set_count;
-    if (status == RESHARD_OK && !has_config && model->made_config != NULL)
-        return read_text(config, "config.json", model->made_config, strlen(model->made_config));
-    for (int64_t i = 0; status == RESHARD_OK && !has_config && i < model->key_count; i++)
-        status = add_item(config, model->keys[i].name, strlen(model->keys[i].name),
-                          (rs_config_item){.value = model->keys[i].value, .is_number = true});
-    return status;
+    return status == RESHARD_OK && !has_config ? take_told(config, model) : status;
+}
+
+reshard_status rs_config_init_own(rs_config *config, const reshard_checkpoint *model)
+{
+    *config = (rs_config){0};
+    rs_arena_init(&config->arena, model->context);
+    reshard_status status = take_told(config, model);
+    bool is_silent = config->count == 0 && model->folder != NULL;
+    return status == RESHARD_OK && is_silent ? read_params(config, model->folder) : status;
 }
 
 void rs_config_release(rs_config *config)

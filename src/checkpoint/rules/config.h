@@ -32,6 +32,9 @@ reshard_status rs_config_init(rs_config *config, reshard_context *context, const
 /* The same for a model: its config.json or, if it has none, what its files say. */
 reshard_status rs_config_init_for(rs_config *config, const reshard_checkpoint *model,
                                   int32_t set_count, const char *const *sets);
+/* What the model's own files say, whatever a config.json says: key-values, arguments, params.json.
+ * Release in any case. */
+reshard_status rs_config_init_own(rs_config *config, const reshard_checkpoint *model);
 void rs_config_release(rs_config *config);
 /* Forgets how the model is quantised, for rules that cut what it is dequantised to. What the user
  * set stays. */

@@ -196,8 +196,8 @@ struct reshard_checkpoint {
     /* What its files say about the model, for want of a config.json. */
     int64_t key_count;
     const rs_stored_key *keys;
-    /* Names of files and folders that are part of its format, although they are not listed: they say
-     * what others are, hold these, or repeat them. Ends with NULL. NULL: there are none. */
+    /* Names of files and folders that are part of its format, although they are not listed: they
+     * say what others are, hold these, or repeat them. Ends with NULL. NULL: there are none. */
     const char *const *own_names;
     bool is_megatron; /* Megatron-Core wrote it */
     /* stem of its file names, if loaders know it ("adapter_model"); else NULL */

@@ -546,6 +546,8 @@ reshard_status rs_mapped_create(rs_mapped_order *order, const reshard_checkpoint
     if (status == RESHARD_OK)
         status = check_options(source, options);
     if (status == RESHARD_OK)
+        status = rs_mapped_compare_config(source, config);
+    if (status == RESHARD_OK)
         status = rs_selection_init(&mapped->selection, order->arena, source, options,
                                    order->takes_model);
     bool takes_all = !order->takes_model || options->all != 0 || options->include_count != 0 ||

@@ -85,6 +85,15 @@ const rs_stored_tensor *rs_mapped_find(const rs_mapped *mapped, int64_t tensor,
  * Errors: CHECK. Collective. */
 reshard_status rs_mapped_compare(const rs_mapped *mapped, const rs_team *team);
 
+/* Whether models of these types have the same map to a naming, as far as both have one. The types
+ * may be NULL. */
+bool rs_mapped_same_map(const rs_naming *naming, const char *one_type, const char *other_type);
+
+/* ---- between the files of this folder (mapped_config.c) -------------------------------------- */
+
+/* Compares config.json with what the source's own files say. Errors: MISMATCH. */
+reshard_status rs_mapped_compare_config(const reshard_checkpoint *source, const rs_config *config);
+
 /* ---- between the files of this folder (mapped_scales.c) -------------------------------------- */
 
 /* Are the scales of quantised weights where their weights are? Errors: UNSUPPORTED, with the hint

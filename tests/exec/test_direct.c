@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_walk.c - operations over mapped memory: all bytes that pass between peers are walked where
- * memory is seen and none where it is not; and a transport that cannot map what it said it could
- * is an error on all ranks, never a crash.
+ * test_direct.c - operations over mapped memory: all bytes that pass between peers are copied
+ * directly where memory is seen and none where it is not; and a transport that cannot map what it
+ * said it could is an error on all ranks, never a crash.
  */
 #include "tests/support/check.h"
 #include "tests/support/live.h"
@@ -69,8 +69,9 @@ static reshard_status run(blinding *b, int mapped)
     return reshard_sim_run(NULL, RANKS, &sim, run_blind, b);
 }
 
-/* Sources and targets are mapped as often as there are walks with peers; never without sight. */
-static void test_walk__maps_what_it_walks(void **state)
+/* Sources and targets are mapped as often as there are direct copies with peers; never without
+ * sight. */
+static void test_direct__maps_what_it_copies(void **state)
 {
     (void)state;
     for (int i = 0; i < PAIRS * 3; i++) {
@@ -106,7 +107,7 @@ static void check_blind(blinding *b)
     }
 }
 
-static void test_walk__memory_that_is_not_seen(void **state)
+static void test_direct__memory_that_is_not_seen(void **state)
 {
     (void)state;
     for (int i = 0; i < PAIRS; i++) {
@@ -122,8 +123,8 @@ static void test_walk__memory_that_is_not_seen(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_walk__maps_what_it_walks),
-        cmocka_unit_test(test_walk__memory_that_is_not_seen),
+        cmocka_unit_test(test_direct__maps_what_it_copies),
+        cmocka_unit_test(test_direct__memory_that_is_not_seen),
     };
-    return cmocka_run_group_tests_name("walk", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("direct", tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * walk.c - runs the operations of a stage over memory that can be mapped: no packing, no staging,
+ * direct.c - runs the operations of a stage over memory that can be mapped: no packing, no staging,
  * one copy of each byte. Copies and combinations that share cache lines run side by side, so that
  * each line passes through the cache once.
  */
@@ -12,16 +12,17 @@
 
 /* ---- addresses ------------------------------------------------------------------------------- */
 
-/* The address of a slot. A peer's slot is looked up in its table and mapped; NULL if that fails. */
+/* The address of a slot. A peer's slot is looked up in its addresses and mapped; NULL if that
+ * fails. */
 static char *address_of(reshard_exec *exec, const rs_exec_stage *stage,
                         const rs_operation *operation, bool mine, int64_t slot)
 {
     assert(slot >= 0 && slot < exec->slot_count);
     if (mine || operation->peer_index < 0)
-        return exec->table->slots[slot];
+        return exec->addresses->slots[slot];
     const rs_exec_peer *peer = &stage->peers[operation->peer_index];
-    assert(operation->peer_index < stage->peer_count && peer->near && peer->table != NULL);
-    return rs_group_map(exec->group, peer->rank, peer->table->slots[slot], 1);
+    assert(operation->peer_index < stage->peer_count && peer->near && peer->addresses != NULL);
+    return rs_group_map(exec->group, peer->rank, peer->addresses->slots[slot], 1);
 }
 
 static reshard_status fail_unseen(const reshard_exec *exec, const rs_exec_stage *stage,
@@ -157,27 +158,27 @@ static reshard_status run_alone(reshard_exec *exec, const rs_exec_stage *stage,
     return RESHARD_OK;
 }
 
-reshard_status rs_exec_walk_keeps(reshard_exec *exec, const rs_exec_stage *stage)
+reshard_status rs_exec_run_keeps(reshard_exec *exec, const rs_exec_stage *stage)
 {
     reshard_status status = RESHARD_OK;
     if (exec->tracing != NULL)
-        rs_tracing_begin_walk(exec, false);
+        rs_tracing_begin_copies(exec, false);
     for (int64_t i = 0; i < stage->keep_count && status == RESHARD_OK; i++) {
         if (exec->alias.taken && &stage->keeps[i] == exec->alias.keep)
             continue; /* the intermediate already lies in the target */
         status = run_alone(exec, stage, &stage->keeps[i]);
     }
     if (exec->tracing != NULL)
-        rs_tracing_end_walk(exec);
+        rs_tracing_end_copies(exec);
     return status;
 }
 
-static reshard_status run_walks(reshard_exec *exec, const rs_exec_stage *stage)
+static reshard_status run_direct(reshard_exec *exec, const rs_exec_stage *stage)
 {
     reshard_status status = RESHARD_OK;
-    for (int64_t i = 0, taken; i < stage->walk_count && status == RESHARD_OK; i += taken) {
-        const rs_operation *const *first = &stage->walks[i];
-        int64_t left = stage->walk_count - i, boxes = 0;
+    for (int64_t i = 0, taken; i < stage->direct_count && status == RESHARD_OK; i += taken) {
+        const rs_operation *const *first = &stage->direct[i];
+        int64_t left = stage->direct_count - i, boxes = 0;
         taken = 1;
         if (first[0]->kind == RESHARD_MOVE_COMBINE && first[0]->contributor_count <= STACK_MAX)
             boxes = count_stacked(first, left);
@@ -191,12 +192,12 @@ static reshard_status run_walks(reshard_exec *exec, const rs_exec_stage *stage)
     return status;
 }
 
-reshard_status rs_exec_walk(reshard_exec *exec, const rs_exec_stage *stage)
+reshard_status rs_exec_run_direct(reshard_exec *exec, const rs_exec_stage *stage)
 {
     if (exec->tracing != NULL)
-        rs_tracing_begin_walk(exec, true);
-    reshard_status status = run_walks(exec, stage);
+        rs_tracing_begin_copies(exec, true);
+    reshard_status status = run_direct(exec, stage);
     if (exec->tracing != NULL)
-        rs_tracing_end_walk(exec);
+        rs_tracing_end_copies(exec);
     return status;
 }

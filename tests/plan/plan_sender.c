@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Routes: who sends what to whom, in rows worked out by hand from the three rules of route.h, and
+ * Routes: who sends what to whom, in rows worked out by hand from the three rules of sender.h, and
  * what is combined.
  */
 #include "elements.h"
@@ -20,7 +20,7 @@ static void check_row(const sender_row *row)
     linked given;
     elements all;
     linked_init(&given, row->source, row->target, 1, shape);
-    elements_init(&all, &given, route_single, row->rank);
+    elements_init(&all, &given, list_single, row->rank);
     for (int64_t e = 0; e < 8; e++) {
         const element *received = elements_find(&all, ELEMENT_RECEIVED, e, 0);
         const element *kept = elements_find(&all, ELEMENT_KEPT, e, 0);
@@ -33,7 +33,7 @@ static void check_row(const sender_row *row)
             continue;
         /* The sender's own list says the same. */
         elements theirs;
-        elements_init(&theirs, &given, route_single, sender);
+        elements_init(&theirs, &given, list_single, sender);
         int64_t sent = 0;
         for (int64_t i = 0; i < theirs.count; i++)
             sent += theirs.items[i].list == ELEMENT_SENT && theirs.items[i].place == e &&
@@ -150,7 +150,7 @@ static void test_route__combinations(void **state)
         linked given;
         elements all;
         linked_init(&given, rows[i].source, rows[i].target, 1, shape);
-        elements_init(&all, &given, route_single, rows[i].rank);
+        elements_init(&all, &given, list_single, rows[i].rank);
         for (int64_t contributor = 0; contributor < 2; contributor++) {
             const element *received = elements_find(&all, ELEMENT_RECEIVED, 0, contributor);
             const element *kept = elements_find(&all, ELEMENT_KEPT, 0, contributor);
@@ -175,10 +175,10 @@ static void test_route__mixed_averages_are_refused(void **state)
     static const int64_t shape[] = {8};
     linked given;
     linked_init(&given, "4: R", "2,2: P, P(avg)", 1, shape);
-    assert_int_equal(rs_route_check(given.source, given.target), RESHARD_ERR_UNSUPPORTED);
+    assert_int_equal(rs_sender_check(given.source, given.target), RESHARD_ERR_UNSUPPORTED);
     assert_non_null(strstr(reshard_error_text(), "mixes P(sum) and P(avg)"));
-    assert_int_equal(rs_route_check(given.target, given.source), RESHARD_OK);
-    assert_int_equal(rs_route_check(given.target, given.target), RESHARD_OK);
+    assert_int_equal(rs_sender_check(given.target, given.source), RESHARD_OK);
+    assert_int_equal(rs_sender_check(given.target, given.target), RESHARD_OK);
     linked_free(&given);
 }
 
@@ -200,10 +200,10 @@ static void test_route__division_dim(void **state)
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         linked given;
-        rs_routing routing;
+        rs_sender_rule rule;
         linked_init(&given, rows[i].source, rows[i].target, 2, rows[i].shape);
-        rs_routing_init(&routing, &given.link);
-        assert_int_equal(routing.division_dim, rows[i].dim);
+        rs_sender_rule_init(&rule, &given.link);
+        assert_int_equal(rule.division_dim, rows[i].dim);
         linked_free(&given);
     }
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "plan/route.h"
+#include "plan/sender.h"
 
 #include "base/checked.h"
 #include "base/error.h"
@@ -46,7 +46,7 @@ static bool carries_over(const reshard_layout *source, const reshard_layout *tar
             source->divisor == target->divisor);
 }
 
-rs_combination rs_route_combination(const rs_match *match, int32_t target_contributor)
+rs_combination rs_sender_combination(const rs_match *match, int32_t target_contributor)
 {
     const reshard_layout *source = match->source->layout;
     const reshard_layout *target = match->target->layout;
@@ -66,7 +66,7 @@ rs_combination rs_route_combination(const rs_match *match, int32_t target_contri
     return target_contributor == placed_contributor(match) ? all : (rs_combination){0, 0};
 }
 
-reshard_status rs_route_check(const reshard_layout *source, const reshard_layout *target)
+reshard_status rs_sender_check(const reshard_layout *source, const reshard_layout *target)
 {
     bool mixed = target->partial && target->reduction == RESHARD_AVG &&
                  target->divisor != target->contributor_count;
@@ -77,8 +77,8 @@ reshard_status rs_route_check(const reshard_layout *source, const reshard_layout
     return RESHARD_OK;
 }
 
-void rs_route_set_combination(const reshard_layout *source, const reshard_layout *target,
-                              const rs_combination *combination, rs_move *move)
+void rs_sender_set_combination(const reshard_layout *source, const reshard_layout *target,
+                               const rs_combination *combination, rs_move *move)
 {
     assert(combination->count >= 0 && combination->first >= 0);
     assert(combination->first + combination->count <= source->contributor_count);
@@ -143,35 +143,35 @@ static int32_t choose_division_dim(const rs_link *link)
     return best;
 }
 
-void rs_routing_init(rs_routing *routing, const rs_link *link)
+void rs_sender_rule_init(rs_sender_rule *rule, const rs_link *link)
 {
-    routing->link = *link;
-    routing->division_dim = choose_division_dim(link);
+    rule->link = *link;
+    rule->division_dim = choose_division_dim(link);
 }
 
 /* The length of the own line of the region's first holder along the division dim. out_low is set to
  * where the match's box begins in it. */
-static int64_t division_line(const rs_routing *routing, const rs_match *match, int64_t *out_low)
+static int64_t division_line(const rs_sender_rule *rule, const rs_match *match, int64_t *out_low)
 {
     const reshard_layout *source = match->source->layout;
-    int32_t dim = routing->division_dim;
+    int32_t dim = rule->division_dim;
     const rs_chain *chain = &source->dims[dim];
     int32_t first[RESHARD_AXES_MAX];
     rs_chain_coordinates(chain, match->source->first, first);
-    int32_t along = routing->link.source.members[dim];
-    int64_t position = routing->link.source.offset[dim] + match->box.start[along];
+    int32_t along = rule->link.source.members[dim];
+    int64_t position = rule->link.source.offset[dim] + match->box.start[along];
     *out_low = rs_chain_local(chain, source->shape[dim], first, position);
     return rs_chain_length(chain, source->shape[dim], first);
 }
 
 /* Clips the box to part `part` of `parts`. Returns false if nothing is left. */
-static bool clip_to_part(const rs_routing *routing, const rs_match *match, int64_t part,
+static bool clip_to_part(const rs_sender_rule *rule, const rs_match *match, int64_t part,
                          int64_t parts, rs_link_box *box)
 {
     int64_t low;
-    int64_t line = division_line(routing, match, &low);
+    int64_t line = division_line(rule, match, &low);
     assert(part >= 0 && part < parts);
-    int32_t along = routing->link.source.members[routing->division_dim];
+    int32_t along = rule->link.source.members[rule->division_dim];
     int64_t from = rs_max(low, rs_multiply_divide(line, part, parts));
     int64_t to = rs_min(low + match->box.size[along], rs_multiply_divide(line, part + 1, parts));
     box->start[along] = match->box.start[along] + (from - low);
@@ -180,8 +180,8 @@ static bool clip_to_part(const rs_routing *routing, const rs_match *match, int64
     return from < to;
 }
 
-void rs_route_fill_move(const rs_match *match, const rs_link_box *box, const rs_holder *source,
-                        const rs_holder *target, rs_move *out_move)
+void rs_sender_fill_move(const rs_match *match, const rs_link_box *box, const rs_holder *source,
+                         const rs_holder *target, rs_move *out_move)
 {
     const rs_link *link = match->link;
     int64_t point[RESHARD_NDIM_MAX];
@@ -207,19 +207,19 @@ void rs_route_fill_move(const rs_match *match, const rs_link_box *box, const rs_
 
 /* ---- moves of one rank ----------------------------------------------------------------------- */
 
-typedef struct router {
-    const rs_routing *routing;
+typedef struct listing {
+    const rs_sender_rule *rule;
     int32_t rank;
     rs_rank_moves *moves;
-} router;
+} listing;
 
-static reshard_status add_move(router *r, const rs_match *match, const rs_link_box *box,
+static reshard_status add_move(listing *r, const rs_match *match, const rs_link_box *box,
                                const rs_combination *combination, const rs_holder *source,
                                const rs_holder *target)
 {
     rs_move move;
-    rs_route_fill_move(match, box, source, target, &move);
-    rs_route_set_combination(match->source->layout, match->target->layout, combination, &move);
+    rs_sender_fill_move(match, box, source, target, &move);
+    rs_sender_set_combination(match->source->layout, match->target->layout, combination, &move);
     move.mine = r->rank;
     move.sending = source != NULL && source->rank == r->rank;
     move.first.peer = source == NULL ? -1 : move.sending ? target->rank : source->rank;
@@ -236,7 +236,7 @@ static reshard_status add_move(router *r, const rs_match *match, const rs_link_b
 }
 
 /* Rules 2 and 3 for the needer: one or more senders of one contribution. */
-static reshard_status receive_from(router *r, const rs_match *match,
+static reshard_status receive_from(listing *r, const rs_match *match,
                                    const rs_combination *combination, int32_t contributor)
 {
     int64_t s = rs_region_copy_count(match->source);
@@ -245,7 +245,7 @@ static reshard_status receive_from(router *r, const rs_match *match,
     int64_t parts = s <= t ? 1 : rs_divide_up(s - j, t);
     assert(s >= 1 && j >= 0 && j < t && parts >= 1);
     rs_holder sender;
-    if (parts == 1 || r->routing->division_dim < 0) {
+    if (parts == 1 || r->rule->division_dim < 0) {
         int64_t copy = s <= t ? j % s : j + match->mine->rank % parts * t;
         rs_region_holder(match->source, contributor, copy, &sender);
         return add_move(r, match, &match->box, combination, &sender, match->mine);
@@ -253,7 +253,7 @@ static reshard_status receive_from(router *r, const rs_match *match,
     reshard_status status = RESHARD_OK;
     for (int64_t part = 0; part < parts && status == RESHARD_OK; part++) {
         rs_link_box box = match->box;
-        if (!clip_to_part(r->routing, match, part, parts, &box))
+        if (!clip_to_part(r->rule, match, part, parts, &box))
             continue;
         rs_region_holder(match->source, contributor, j + part * t, &sender);
         status = add_move(r, match, &box, combination, &sender, match->mine);
@@ -263,8 +263,8 @@ static reshard_status receive_from(router *r, const rs_match *match,
 
 static reshard_status receive(void *user, const rs_match *match)
 {
-    router *r = user;
-    rs_combination combination = rs_route_combination(match, match->mine->contributor);
+    listing *r = user;
+    rs_combination combination = rs_sender_combination(match, match->mine->contributor);
     if (combination.count == 0)
         return add_move(r, match, &match->box, &combination, NULL, match->mine);
     rs_holder own;
@@ -281,7 +281,7 @@ static reshard_status receive(void *user, const rs_match *match)
 }
 
 /* The rules for a holder and one needer: adds a move if this holder sends to it. */
-static reshard_status send_to(router *r, const rs_match *match, const rs_combination *combination,
+static reshard_status send_to(listing *r, const rs_match *match, const rs_combination *combination,
                               int32_t target_contributor, int64_t j)
 {
     rs_holder needer, own;
@@ -294,24 +294,24 @@ static reshard_status send_to(router *r, const rs_match *match, const rs_combina
     int64_t t = rs_region_copy_count(match->target);
     int64_t parts = s <= t ? 1 : rs_divide_up(s - j, t);
     rs_link_box box = match->box;
-    if (parts > 1 && r->routing->division_dim < 0 && mine->copy != j + needer.rank % parts * t)
+    if (parts > 1 && r->rule->division_dim < 0 && mine->copy != j + needer.rank % parts * t)
         return RESHARD_OK;
-    if (parts > 1 && r->routing->division_dim >= 0 &&
-        !clip_to_part(r->routing, match, (mine->copy - j) / t, parts, &box))
+    if (parts > 1 && r->rule->division_dim >= 0 &&
+        !clip_to_part(r->rule, match, (mine->copy - j) / t, parts, &box))
         return RESHARD_OK;
     return add_move(r, match, &box, combination, mine, &needer);
 }
 
 static reshard_status send(void *user, const rs_match *match)
 {
-    router *r = user;
+    listing *r = user;
     const rs_holder *mine = match->mine;
     int64_t s = rs_region_copy_count(match->source);
     int64_t t = rs_region_copy_count(match->target);
     assert(mine->copy >= 0 && mine->copy < s && t >= 1);
     reshard_status status = RESHARD_OK;
     for (int32_t c = 0; c < match->target->layout->contributor_count && status == RESHARD_OK; c++) {
-        rs_combination combination = rs_route_combination(match, c);
+        rs_combination combination = rs_sender_combination(match, c);
         if (mine->contributor < combination.first ||
             mine->contributor >= combination.first + combination.count)
             continue;
@@ -323,11 +323,11 @@ static reshard_status send(void *user, const rs_match *match)
     return status;
 }
 
-reshard_status rs_route_rank(const rs_routing *routing, int32_t rank, rs_rank_moves *moves)
+reshard_status rs_sender_rank(const rs_sender_rule *rule, int32_t rank, rs_rank_moves *moves)
 {
-    router r = {routing, rank, moves};
-    reshard_status status = rs_match_target(&routing->link, rank, receive, &r);
+    listing r = {rule, rank, moves};
+    reshard_status status = rs_match_target(&rule->link, rank, receive, &r);
     if (status == RESHARD_OK)
-        status = rs_match_source(&routing->link, rank, send, &r);
+        status = rs_match_source(&rule->link, rank, send, &r);
     return status;
 }
