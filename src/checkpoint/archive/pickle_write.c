@@ -146,7 +146,7 @@ void rs_pickle_write_global(rs_pickle_writer *writer, const char *module, const 
         rs_slice slice = rs_slice_of(names[i]);
         if (slice.count == 0 || strchr(names[i], '\n') != NULL || !rs_pickle_is_utf8(slice))
             fail(writer, RESHARD_ERR_INVALID,
-                 "the name of a module or class is empty or holds a newline");
+                 "the name of a module or class is empty, holds a newline or is not UTF-8");
         add(writer, slice.bytes, slice.count);
         add(writer, "\n", 1);
     }

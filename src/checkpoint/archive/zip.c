@@ -199,7 +199,7 @@ static reshard_status check_method(const rs_zip *zip, const rs_zip_member *membe
                            "it is stored without compression, but its two sizes differ");
     if (method == RS_ZIP_DEFLATED && member->bytes / RS_ZIP_EXPANSION_MAX > member->stored_bytes)
         return rs_zip_fail(zip, RESHARD_ERR_CORRUPT, member->name,
-                           "it says that it is larger than its compressed bytes can make");
+                           "it claims more bytes than its compressed data can make");
     return RESHARD_OK;
 }
 
@@ -210,7 +210,7 @@ static reshard_status read_entry(const rs_zip *zip, size_t *at, extent *out)
     size_t rest = zip->directory_bytes - *at;
     if (rest < RS_ZIP_ENTRY_BYTES || rs_zip_u32(entry) != RS_ZIP_ENTRY_SIGNATURE)
         return fail(zip, RESHARD_ERR_CORRUPT,
-                    "an entry of its directory does not begin with the signature of one");
+                    "an entry of its directory is cut off or lacks its signature");
     size_t name = rs_zip_u16(entry + 28), extra = rs_zip_u16(entry + 30);
     size_t length = RS_ZIP_ENTRY_BYTES + name + extra + rs_zip_u16(entry + 32);
     if (length > rest)

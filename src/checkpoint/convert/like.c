@@ -98,7 +98,7 @@ static reshard_status read_shape(rs_arena *arena, rs_json *json, like_item *item
         status = rs_json_unsigned(json, &token, &number);
         if (status == RESHARD_OK && (item->ndim == RESHARD_NDIM_MAX || number > INT64_MAX))
             return rs_json_fail(json, &token,
-                                "the shape has more than 8 dimensions or 2^63 elements");
+                                "the shape has more than 8 dimensions, or an extent beyond 2^63-1");
         if (status == RESHARD_OK)
             numbers[item->ndim++] = (int64_t)number;
     }

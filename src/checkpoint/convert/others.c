@@ -204,8 +204,8 @@ static reshard_status note_others(reshard_conversion *conversion, const others *
         status = note_kin(conversion, &seen->copied, "copied along:", "file", "files");
     if (status == RESHARD_OK)
         status = note_kin(conversion, &seen->weights,
-                          "left out:", "file of weights that does not belong to the source",
-                          "files of weights that do not belong to the source");
+                          "left out:", "file of weights that is not read",
+                          "files of weights that are not read");
     if (status == RESHARD_OK)
         status = note_kin(conversion, &seen->folders, "left out:", "folder", "folders");
     if (status == RESHARD_OK)

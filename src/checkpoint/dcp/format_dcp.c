@@ -400,7 +400,7 @@ static reshard_status note_unused(const reading *r)
     if (count == 0)
         return RESHARD_OK;
     return rs_store_note(r->checkpoint,
-                         "%lld stored %s not part of any tensor (\"%.*s\"%s), and left out",
+                         "%lld stored %s not part of any tensor (\"%.*s\"%s); left out",
                          (long long)count, count == 1 ? "entry is" : "entries are",
                          rs_slice_shown(first), first.bytes, count == 1 ? "" : " and others");
 }
@@ -486,7 +486,7 @@ static reshard_status look_beside(reading *r, const rs_opening *opening)
             r->beside = name;
         else
             status = rs_store_note(
-                r->checkpoint, "%s is not part of the distributed checkpoint, and left out", name);
+                r->checkpoint, "%s is not part of the distributed checkpoint, and is left out", name);
     }
     return status;
 }
@@ -543,7 +543,7 @@ static reshard_status read_all(reading *r, const rs_opening *opening)
         status = note_unused(r);
     if (status == RESHARD_OK && r->differing != 0)
         status = rs_store_note(checkpoint,
-                               "%lld values differ between ranks; those of the first rank are kept",
+                               "%lld values differ between ranks; the first of each is kept",
                                (long long)r->differing);
     return status;
 }

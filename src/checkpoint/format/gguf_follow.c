@@ -138,7 +138,7 @@ static reshard_status compare_names(const following *f, named *missing, named *s
                        (long long)missing->count, missing->text,
                        missing->count > SHOWN ? ", .." : "");
     if (surplus->count != 0)
-        (void)snprintf(second, sizeof second, "it lacks %lld tensors of the model: %s%s",
+        (void)snprintf(second, sizeof second, "it lacks %lld of the model's tensors: %s%s",
                        (long long)surplus->count, surplus->text,
                        surplus->count > SHOWN ? ", .." : "");
     return rs_fail_about(RESHARD_ERR_MISMATCH, f->donor->path, "%s%s%s", first,

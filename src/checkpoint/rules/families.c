@@ -171,7 +171,7 @@ static bool detect_by_mesh(const reshard_mesh *mesh, bool lenient, rs_rules_choi
     if (mesh == NULL)
         return false;
     choice->family = family;
-    (void)snprintf(choice->reason, sizeof choice->reason, "the mesh has no other axis");
+    (void)snprintf(choice->reason, sizeof choice->reason, "the mesh has no other axes to cut by");
     return true;
 }
 

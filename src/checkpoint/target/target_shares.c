@@ -69,7 +69,7 @@ static reshard_status say_missing(rs_target *target, const rs_memo_dealt *dealt)
     if (dealt->items.highest + 1 >= dealt->items.count)
         return RESHARD_OK;
     return rs_target_say(target,
-                         "%lld layers or experts are distributed over %s by the model's numbers, "
+                         "%lld layers or experts are dealt to %s by the model's numbers, "
                          "but only the first %lld have tensors",
                          (long long)dealt->items.count, dealt->axis,
                          (long long)dealt->items.highest + 1);
@@ -80,7 +80,7 @@ static reshard_status say_few(rs_target *target, const rs_memo_dealt *dealt, int
     long long count = (long long)dealt->items.count;
     return rs_target_say(
         target,
-        "%lld layers or experts are distributed over %s=%d: %lld of its coordinates get%s none",
+        "%lld layers or experts are dealt to %s=%d: %lld of its coordinates get%s none",
         count, dealt->axis, (int)size, size - count, size - count == 1 ? "s" : "");
 }
 

@@ -177,7 +177,7 @@ static reshard_status open_files(reshard_checkpoint *checkpoint, const rs_openin
         if (is_candidate(opening, by_rank, opening->names[i]))
             names[count++] = opening->names[i];
         else if (rs_torch_name_is(opening->names[i]))
-            status = rs_store_note(checkpoint, "%s is not the file of one rank, and left out",
+            status = rs_store_note(checkpoint, "%s is not the file of one rank, and is left out",
                                    opening->names[i]);
     }
     rs_sort((void *)names, (size_t)count, sizeof *names, compare_names);
