@@ -23,6 +23,8 @@
 
 /* Of one target. */
 #define STAGE_BYTES 512
+/* Shorter rows of a target begin and end too many stages to be worth it. */
+#define STAGED_ROW_BYTES_MIN 4096
 
 typedef struct unweave unweave;
 
@@ -302,7 +304,9 @@ bool rs_unweave(const rs_strands *strands)
     const rs_plane *plane = &strands->planes[0];
     /* Long units are streamed without a stage, and so are those of which a kernel makes whole lines
      * in registers. */
-    if (plane->streams && (strands->unit > RS_LINE_BYTES || rs_gather_makes_lines(plane)))
+    if (plane->streams &&
+        (strands->unit > RS_LINE_BYTES || rs_gather_makes_lines(plane) ||
+         (plane->rows > 1 && strands->columns * strands->unit < STAGED_ROW_BYTES_MIN)))
         return false;
     unweave by = {.count = strands->count, .unit = strands->unit};
     choose(&by, plane->cpu);

@@ -39,8 +39,8 @@ void rs_distribution_release(rs_distribution *distribution)
     rs_release(distribution->context, distribution, sizeof *distribution);
 }
 
-reshard_status rs_distribution_outline(reshard_context *context, rs_exec_cache *cache,
-                                       reshard_layout *layout, rs_distribution **out_distribution)
+reshard_status rs_distribution_bare(reshard_context *context, rs_exec_cache *cache,
+                                    reshard_layout *layout, rs_distribution **out_distribution)
 {
     assert(cache != NULL && layout != NULL);
     rs_distribution *made = rs_allocate_zeroed(context, sizeof *made);
@@ -60,7 +60,7 @@ static reshard_status make_distribution(reshard_context *context, rs_exec_cache 
     int32_t rank = reshard_group_rank(rs_exec_cache_group(cache));
     int64_t count = rs_layout_shard_count(layout, rank);
     rs_distribution *made = NULL;
-    reshard_status status = rs_distribution_outline(context, cache, layout, &made);
+    reshard_status status = rs_distribution_bare(context, cache, layout, &made);
     if (status != RESHARD_OK)
         return status;
     made->shards = rs_allocate_zeroed(context, (size_t)count * sizeof *made->shards);

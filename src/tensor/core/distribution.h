@@ -27,8 +27,8 @@ void rs_distribution_release(rs_distribution *distribution);
 /* Lands the flight first, if it is under way (flight.h). */
 void rs_flight_destroy(struct reshard_redistribution *flight);
 /* Makes a distribution that has a layout and a group, but no shards. */
-reshard_status rs_distribution_outline(reshard_context *context, rs_exec_cache *cache,
-                                       reshard_layout *layout, rs_distribution **out_distribution);
+reshard_status rs_distribution_bare(reshard_context *context, rs_exec_cache *cache,
+                                    reshard_layout *layout, rs_distribution **out_distribution);
 
 /* Makes a distributed tensor out of this rank's shards. Dense shards share their memory with it,
  * others are copied. Gradients do not flow back to the shards. Local. */

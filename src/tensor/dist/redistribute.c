@@ -318,7 +318,7 @@ static reshard_status outline_gradient(reshard_tensor *tensor, reshard_spec *gra
             ? reshard_layout_create(context, gradient_spec, tensor->ndim, tensor->shape, &layout)
             : rs_gradient_layout(d->layout, &layout);
     if (status == RESHARD_OK)
-        status = rs_distribution_outline(context, d->cache, layout, out_back);
+        status = rs_distribution_bare(context, d->cache, layout, out_back);
     reshard_layout_release(layout);
     return status;
 }

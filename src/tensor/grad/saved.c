@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * saved.c - a saved tensor is kept as an alias with the version of its memory, or packed by the
- * innermost pair of hooks. A packed slot also keeps an outline, which the unpacked tensor has to
+ * innermost pair of hooks. A packed slot also keeps a bare tensor, which the unpacked tensor has to
  * match.
  */
 #include "tensor/grad/saved.h"
@@ -13,24 +13,24 @@
 #include <string.h>
 
 /* Makes a tensor with the same dtype, shape and layout, but without data. */
-static reshard_status make_outline(reshard_context *context, const reshard_tensor *tensor,
-                                   reshard_tensor **out_outline)
+static reshard_status make_bare(reshard_context *context, const reshard_tensor *tensor,
+                                reshard_tensor **out_bare)
 {
-    reshard_tensor *outline =
+    reshard_tensor *bare =
         rs_tensor_header(context, tensor->dtype, tensor->ndim, tensor->shape, tensor->volume);
-    if (outline == NULL)
+    if (bare == NULL)
         return rs_allocation_status();
     const rs_distribution *d = tensor->distribution;
     reshard_status status = RESHARD_OK;
     if (d != NULL)
-        status = rs_distribution_outline(context, d->cache, d->layout, &outline->distribution);
-    return rs_tensor_hand_out(status, outline, out_outline);
+        status = rs_distribution_bare(context, d->cache, d->layout, &bare->distribution);
+    return rs_tensor_hand_out(status, bare, out_bare);
 }
 
 static reshard_status pack_by_hooks(reshard_context *context, reshard_tensor *alias,
                                     const reshard_saved_tensor_hooks *hooks, rs_saved *saved)
 {
-    reshard_status status = make_outline(context, alias, &saved->outline);
+    reshard_status status = make_bare(context, alias, &saved->bare);
     if (status != RESHARD_OK)
         return status;
     uint64_t version = rs_tensor_version(alias);
@@ -67,15 +67,15 @@ reshard_status rs_saved_pack(reshard_context *context, reshard_tensor *tensor, r
 static reshard_status check_unpacked(const rs_saved *saved, const reshard_tensor *tensor,
                                      const char *name)
 {
-    const reshard_tensor *outline = saved->outline;
+    const reshard_tensor *bare = saved->bare;
     if (tensor == NULL)
         return rs_fail(RESHARD_ERR_INVALID, "%s: unpack of a saved tensor gave NULL", name);
-    if (tensor->dtype != outline->dtype || !rs_shape_equals(tensor, outline))
+    if (tensor->dtype != bare->dtype || !rs_shape_equals(tensor, bare))
         return rs_fail(RESHARD_ERR_INVALID, "%s: unpack of a saved %s gave %s", name,
-                       rs_tensor_describe(outline).text, rs_tensor_describe(tensor).text);
-    bool distributed = outline->distribution != NULL;
+                       rs_tensor_describe(bare).text, rs_tensor_describe(tensor).text);
+    bool distributed = bare->distribution != NULL;
     if (distributed != (tensor->distribution != NULL) ||
-        (distributed && !rs_distributed_same(outline, tensor)))
+        (distributed && !rs_distributed_same(bare, tensor)))
         return rs_fail(RESHARD_ERR_INVALID,
                        "%s: unpack of a saved tensor gave one of another layout", name);
     return RESHARD_OK;
@@ -105,6 +105,6 @@ void rs_saved_forget(rs_saved *saved)
     if (saved->packed && saved->hooks.forget != NULL)
         saved->hooks.forget(saved->hooks.user, saved->packed_object);
     reshard_tensor_release(saved->tensor);
-    reshard_tensor_release(saved->outline);
+    reshard_tensor_release(saved->bare);
     memset(saved, 0, sizeof *saved);
 }

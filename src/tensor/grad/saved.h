@@ -11,7 +11,7 @@ typedef struct rs_saved {
     bool packed;
     reshard_saved_tensor_hooks hooks;
     void *packed_object;
-    reshard_tensor *outline; /* dtype, shape and layout of a packed tensor, without data */
+    reshard_tensor *bare; /* dtype, shape and layout of a packed tensor, without data */
 } rs_saved;
 
 reshard_status rs_saved_pack(reshard_context *context, reshard_tensor *tensor, rs_saved *out_saved);
