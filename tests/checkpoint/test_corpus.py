@@ -83,9 +83,9 @@ BAD = {
     "unknown dtype": (entry(dtype="F128"), "dtype"),
     "lower-case dtype": (entry(dtype="f32"), "dtype"),
     "dtype as object": (raw_entry("dtype", '{"F32":null}'), "dtype"),
-    "no dtype": (text('"a":{"shape":[2,2],"data_offsets":[0,16]}'), "without dtype"),
-    "no shape": (text('"a":{"dtype":"F32","data_offsets":[0,16]}'), "without dtype"),
-    "no offsets": (text('"a":{"dtype":"F32","shape":[2,2]}'), "without dtype"),
+    "no dtype": (text('"a":{"shape":[2,2],"data_offsets":[0,16]}'), "lacks dtype"),
+    "no shape": (text('"a":{"dtype":"F32","data_offsets":[0,16]}'), "lacks dtype"),
+    "no offsets": (text('"a":{"dtype":"F32","shape":[2,2]}'), "lacks dtype"),
     "hole": (files.frame({"a": {**F, "shape": [1], "data_offsets": [0, 4]},
                           "b": {**F, "shape": [1], "data_offsets": [8, 12]}}, D16[:12]), "should begin at 4"),
     "overlap": (files.frame({"a": {**F, "shape": [2], "data_offsets": [0, 8]},
@@ -298,7 +298,7 @@ class ShardedTest(FolderTest):
                 ([("x", "w", (2,), at(1))], {}, "hold 2 of the 3"),
                 ([("x", "w", (2,), at(2**63 - 1))], {}, "out of range"),
                 ([("x", "w", (2,), at(-1))], {}, "whole number"),
-                ([("x", "w", (8,), at(0)), ("y", "w", (8,), at(8))], {"dtype": {"x": "F4", "y": "F4"}}, "carried whole"),
+                ([("x", "w", (8,), at(0)), ("y", "w", (8,), at(8))], {"dtype": {"x": "F4", "y": "F4"}}, "copied whole"),
         ]:
             with self.subTest(words):
                 self.write_pieces(*pieces, **options)

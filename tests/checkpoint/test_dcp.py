@@ -186,7 +186,7 @@ class ReadTest(DcpTest):
 
     def test_values_of_ranks(self):
         """Each rank keeps its own; the first counts, and where others differ, that is said."""
-        for last, notes in ((5, []), (6, ["1 values differ between ranks; those of the first rank are kept"])):
+        for last, notes in ((5, []), (6, ["1 values differ between ranks; the first of each is kept"])):
             shutil.rmtree(self.at("in"), ignore_errors=True)
             for rank, number in enumerate((5, last)):
                 writer = self.writer()
@@ -221,8 +221,8 @@ class ReadTest(DcpTest):
 
     def test_entries_of_no_chunk(self):
         """Stored, but part of no tensor: an entry whose chunk the metadata has lost, and one whose tensor it has lost."""
-        for lost, notes in (((), []), (("big",), ["1 stored entry is not part of any tensor (\"big\"), and left out"]),
-                            (("big", "model.w"), ["2 stored entries are not part of any tensor (\"big\" and others), and left out"])):
+        for lost, notes in (((), []), (("big",), ["1 stored entry is not part of any tensor (\"big\"); left out"]),
+                            (("big", "model.w"), ["2 stored entries are not part of any tensor (\"big\" and others); left out"])):
             writer = self.writer()
             for name in ("big", "model.w", "mask", "none"):
                 writer.add(name, self.model[name], 5 if name == "mask" else 1)
@@ -241,7 +241,7 @@ class ReadTest(DcpTest):
         writer.close()
         torch_files.write(self.at("in/meta.pt"), {"epoch": 3, "hyper_parameters": {"lr": 0.5}, "loops": {"fit": {"n": [1, 2]}}, "rng": torch_files.tensor(("U8", (3,), b"abc"))})
         torch_files.write(self.at("in/scheduler.pt"), {"a": 1})
-        self.assertEqual(self.read_json("inspect", self.at("in"))["notes"], ["scheduler.pt is not part of the distributed checkpoint, and left out",
+        self.assertEqual(self.read_json("inspect", self.at("in"))["notes"], ["scheduler.pt is not part of the distributed checkpoint, and is left out",
                                                                              "meta.pt, a file of Lightning, is read as part of the checkpoint"])
         self.check_hf("in", {"state_dict.w": self.model["model.w"], "rng": ("U8", (3,), b"abc")})
         self.convert("in", "pt", "--format", "torch")
@@ -485,7 +485,7 @@ class WrongTest(DcpTest):
     def test_unfinished(self):
         self.made.close()
         os.unlink(self.at("in/.metadata"))
-        self.check_fails(("inspect", self.at("in")), 1, "files *.distcp without .metadata, which PyTorch writes last")
+        self.check_fails(("inspect", self.at("in")), 1, "has files *.distcp, but no .metadata, which PyTorch writes last")
 
     def test_chunk_without_entry(self):
         self.made.stored.popitem()

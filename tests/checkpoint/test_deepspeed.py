@@ -145,7 +145,7 @@ class Reading(ZeroTest):
         self.assertEqual(files.read_hf(self.at("hf")), sixteen)
         self.assertIn('only "module" is taken', said)
         self.assertIn("13 tensors under \"module\" are the 16-bit weights", " ".join(self.read_json("inspect", self.at("in"))["notes"]))
-        self.assertIn('13 tensors ("module.conv" and others) say again what others hold', self.convert("in", "dcp", "--format", "dcp", "--to", "dp=2"))
+        self.assertIn('13 tensors ("module.conv" and others) repeat what others hold', self.convert("in", "dcp", "--format", "dcp", "--to", "dp=2"))
         self.make(3, 3)
         self.check_fails(("convert", self.at("in"), self.at("out"), "--only", "module"), 1, 'only "module": no tensor')
 
@@ -306,7 +306,7 @@ class Grids(ZeroTest):
         self.check_grid(made)
         notes = " ".join(self.read_json("inspect", self.at("in"))["notes"])
         self.assertIn("over 2 data-parallel ranks, 2 tensor parallel ranks and 2 stages of a pipeline", notes)
-        self.assertIn("3 tensors are in several stages of the pipeline", notes)
+        self.assertIn("3 tensors are stored by several stages of the pipeline", notes)
         os.unlink(self.at("in/layer_01-model_01-model_states.pt"))
         self.check_fails(("inspect", self.at("in")), 1, "the file of layer 1 of tensor parallel rank 1 is missing")
 
@@ -328,8 +328,8 @@ class Grids(ZeroTest):
     def test_cuts_that_cannot_be_known(self):
         def spoil(**changes):
             return {**self.INFO, **changes}
-        for info, words in ((None, "no file says how it is cut (universal_checkpoint_info); the rules of its family and its config.json would"),
-                            (spoil(parameter_to_average_patterns=["1.up.bias"]), "is the average of what tensor parallel ranks hold"),
+        for info, words in ((None, "no file says how it is cut (universal_checkpoint_info); put its config.json beside it"),
+                            (spoil(parameter_to_average_patterns=["1.up.bias"]), "is an average over tensor parallel ranks"),
                             (spoil(tp_replicated_parameter_patterns=["(a|b)"]), 'has the pattern "(a|b)", which uses parts'),
                             (spoil(sub_param_shard_widths={}), "not a multiple of the 2 tensor parallel ranks"),
                             (spoil(tp_replicated_parameter_patterns=[]), "shape"),
@@ -621,7 +621,7 @@ class Refusals(ZeroTest):
         zero = self.make(3, 3)
         for rank in range(3):
             shutil.copy(self.at(f"in3/bf16_zero_pp_rank_{rank}_mp_rank_00_optim_states.pt"), self.at("in"))
-        self.check_fails(("inspect", self.at("in")), 1, "is a model file of stage 3, but the optimizer's files are of stage 2")
+        self.check_fails(("inspect", self.at("in")), 1, "is a model file of stage 3, but the optimizer's files have stage 2")
 
     def test_foreign_classes(self):
         def with_value(key, made):
@@ -636,7 +636,7 @@ class Refusals(ZeroTest):
 
         class_of = torch_files.Call(torch_files.Global("some.module", "Strange"), new=True, state={"x": 1})
         self.check_refused("its zero_stage is some.module.Strange", change=with_value("zero_stage", class_of))
-        self.check_refused("is of ZeRO stage 4", change=with_value("zero_stage", 4))
+        self.check_refused("has ZeRO stage 4", change=with_value("zero_stage", 4))
         self.check_refused("its array of weights of group 0 is some.module.Strange", change=with_value("single_partition_of_fp32_groups", class_of))
 
         def mapping(kind, rank, value):

@@ -130,7 +130,7 @@ class Dequantize(ConvertTest):
             report = self.convert("source", dtype, "--dequantize", to, "--verify")
             expected = {name: made(dtype) for name, made in wanted.items()}
             self.assertTrue(files.read_hf(self.at(dtype)) == {**expected, "a.bias": model["a.bias"]})
-            self.assertIn("dequantised: 5 tensors; 6 tensors of scales are left out", report["notes"])
+            self.assertIn("dequantised: 5 tensors; 6 of scales and the like are left out", report["notes"])
             with open(self.at(f"{dtype}/config.json"), encoding="utf-8") as file:
                 config = json.load(file)
             self.assertEqual(config, {**CONFIG, "torch_dtype": {"BF16": "bfloat16", "F16": "float16", "F32": "float32"}[dtype]})
@@ -165,7 +165,7 @@ class Dequantize(ConvertTest):
             "rows.weight": by(lambda r, c: rows[r]), "flat.weight": by(lambda r, c: rows[r]), "half.weight": by(lambda r, c: exact[r], e5m2),
             "e8m0.weight": by(lambda r, c: 2.0**(powers[r] - 127)), "one.weight": by(lambda r, c: rows[0]),
             "one1.weight": by(lambda r, c: rows[0]), "experts.up": by(lambda r, c: rows[r], shape=(2, 10, 30))})
-        self.assertIn("dequantised: 7 tensors; 8 tensors of scales are left out", report["notes"])
+        self.assertIn("dequantised: 7 tensors; 8 of scales and the like are left out", report["notes"])
 
     def test_codes_that_are_tied(self):
         """Two tensors may share their codes and have other scales: they are no longer tied then."""
@@ -360,7 +360,7 @@ class Dequantize(ConvertTest):
         self.write_hf("good", {"a.weight": tensor(self.rnd, "F8_E4M3", 4, 4), "a.weight_scale": one})
         self.fails("good", "x", "--dequantize", "f64", words="dequantised to bf16, f16 or f32, not to f64")
         self.fails("good", "x", "--dequantize", "bf17", words='did you mean "bf16"?', code=2)
-        self.fails("good", "x", "--dequantize", "bf16", "--dtype", "a.*=f32", words="is dequantised to bf16, and not cast")
+        self.fails("good", "x", "--dequantize", "bf16", "--dtype", "a.*=f32", words="is dequantised to bf16, so it cannot also be cast")
 
 
 if __name__ == "__main__":

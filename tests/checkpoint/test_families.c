@@ -163,7 +163,8 @@ static const struct {
     {2, "tp=2", "model.layers.0.self_attn.q_proj.weight_scale_inv 16x16", "tp=2: S(0)"},
     {2, "tp=5", "model.layers.0.mlp.down_proj.weight_scale_inv 16x24",
      "tensor \"model.layers.0.mlp.down_proj.weight_scale_inv\" (16x24): llama:38: S(1, "
-     "unit=$weight_block_columns)@tp: dimension 1: 24 blocks or groups cannot be divided evenly by tp=5"},
+     "unit=$weight_block_columns)@tp: dimension 1: 24 blocks or groups cannot be divided evenly by "
+     "tp=5"},
     {2, "tp=2", "model.layers.0.mlp.down_proj.weight 64x96", "tp=2: S(1, unit=4)"},
     {2, "tp=5", "model.layers.0.mlp.down_proj.weight 64x96",
      "tensor \"model.layers.0.mlp.down_proj.weight\" (64x96): llama:38: S(1, "

@@ -271,7 +271,7 @@ class GgufWriteTest(support.CommandTest):
         self.check_fails(["convert", *out, *like], 1, "(--dtype q8_0)")
         llama = [("general.architecture", gguf.TEXT, "llama"), *self.VALUES[1:]]
         self.base(model, self.typed("F16"), values=llama)
-        self.check_fails(["convert", *out, *like], 1, 'holds a model of type "llama", and "qwen2" is to be written')
+        self.check_fails(["convert", *out, *like], 1, 'holds a model of type "llama", but "qwen2" would be written')
         self.base(model, self.typed("F16"), alignment=16)
         self.check_fails(["convert", *out, *like], 1, "its alignment is 16")
         self.assertFalse(os.path.exists(self.at("out.gguf")))

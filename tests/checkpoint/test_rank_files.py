@@ -81,10 +81,10 @@ class RankFiles(ConvertTest):
         done = support.run("convert", self.at(source), self.at("x"), *options, "--dry-run")
         if done.returncode == 0:
             return False
-        found = re.fullmatch(r'reshard: tensor "t(\d+)": ranks hold boxes that overlap in part:[^\n]*\n', done.stderr)
+        found = re.fullmatch(r'reshard: tensor "t(\d+)": ranks hold boxes that partly overlap:[^\n]*\n', done.stderr)
         self.assertIsNotNone(found, done.stderr)
         self.assertRegex(lines[int(found[1])], r"\|.*@.*@")
-        self.fails(source, "x", *options, "--format", "rank-files", words="overlap in part")
+        self.fails(source, "x", *options, "--format", "rank-files", words="partly overlap")
         return True
 
     def test_every_placement_comes_back(self):

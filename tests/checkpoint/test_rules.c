@@ -92,8 +92,8 @@ static const apply_row apply_rows[] = {
     {"a [4, *] S(0)@tp\na [*, *] R", {"tp=2", "", "a", "6x6"}, "tp=2: R"},
     {"a [4, *] S(0)@tp\na [*, 4] S(1)@tp\n* R",
      {"tp=2", "", "a", "4x4"},
-     "tensor \"a\" (4x4): its shape fits t.rules:1 and t.rules:2 alike, and config.json's "
-     "model_type does not say how it is stored; give rules of your own"},
+     "tensor \"a\" (4x4): its shape fits t.rules:1 and t.rules:2 equally well, and "
+     "model_type in config.json does not say how it is stored; give rules of your own"},
     {"a [*, 4] S(1)@tp when($model_type=x|y)\na [4, *] S(0)@tp\na [*, 4] S(1)@tp\n* R",
      {"tp=2", "model_type=y", "a", "4x4"},
      "tp=2: S(1)"},
@@ -313,8 +313,8 @@ static void test_rules__without(void **state)
 static const struct {
     const char *rules, *expected;
 } parse_rows[] = {
-    {"", "t.rules: no rules"},
-    {"# nothing\n\n", "t.rules: no rules"},
+    {"", "t.rules: there are no rules"},
+    {"# nothing\n\n", "t.rules: there are no rules"},
     {"* R\na", "t.rules:2: \"a\": nothing follows the pattern; R keeps a tensor whole"},
     {"a{b R", "t.rules:1: \"a{b R\": { without }"},
     {"a}b R", "t.rules:1: \"a}b R\": } without {"},
@@ -323,7 +323,7 @@ static const struct {
     {"a{3..1} R", "t.rules:1: \"a{3..1} R\": {3..1} is not a range of numbers"},
     {"a{03..4} R", "t.rules:1: \"a{03..4} R\": {03..4} is not a range of numbers"},
     {"a{0..99999999999999999999} R",
-     "t.rules:1: \"a{0..99999999999999999999} R\": {0..99999999999999999999} is no range of "
+     "t.rules:1: \"a{0..99999999999999999999} R\": {0..99999999999999999999} is not a range of "
      "numbers"},
     {"a\\", "t.rules:1: \"a\\\": a pattern ends with a backslash"},
     {"* S(0)", "t.rules:1: \"* S(0)\": S(0) needs the axis that cuts: S(0)@axis"},
@@ -344,8 +344,10 @@ static const struct {
     {"a A({1} of 2)@pp", "t.rules:1: \"a A({1} of 2)@pp\": {1}, but the pattern has 0 wildcards"},
     {"* A()@pp", "t.rules:1: \"* A()@pp\": expected a number or a $key"},
     {"* A(0 1)@pp", "t.rules:1: \"* A(0 1)@pp\": expected , or ) among the coordinates of A"},
-    {"* P@tp", "t.rules:1: \"* P@tp\": P has no meaning here: files hold values, not contributions to sums"},
-    {"* drop R", "t.rules:1: \"* drop R\": a line with drop cannot have anything else"},
+    {"* P@tp",
+     "t.rules:1: \"* P@tp\": P has no meaning here: files hold values, not contributions to sums"},
+    {"* drop R",
+     "t.rules:1: \"* drop R\": a line with drop cannot have a cut, R, pad(), like() or name()"},
     {"* R pad(0)", "t.rules:1: \"* R pad(0)\": pad(dim, number) needs a number"},
     {"* R pad(x,1)", "t.rules:1: \"* R pad(x,1)\": pad(dim, number) needs a dimension first"},
     {"* R pad(8,1)", "t.rules:1: \"* R pad(8,1)\": pad: dimension 8 is not between -8 and 7"},
@@ -356,7 +358,8 @@ static const struct {
     {"* R size(0)", "t.rules:1: \"* R size(0)\": size(dim, number) needs a number"},
     {"* R size(x,1)", "t.rules:1: \"* R size(x,1)\": size(dim, number) needs a dimension first"},
     {"* R size(-9,1)", "t.rules:1: \"* R size(-9,1)\": size: dimension -9 is not between -8 and 7"},
-    {"* R size(0,1,2)", "t.rules:1: \"* R size(0,1,2)\": size(dim, number) takes no more than these"},
+    {"* R size(0,1,2)",
+     "t.rules:1: \"* R size(0,1,2)\": size(dim, number) takes no more than these"},
     {"* R size(0,8) size(0,6)", "t.rules:1: \"* R size(0,8) size(0,6)\": size: dimension 0 twice"},
     {"* size(0,8)",
      "t.rules:1: \"* size(0,8)\": nothing follows the pattern; R keeps a tensor whole"},
@@ -391,7 +394,8 @@ static const struct {
     {"* R dropp",
      "t.rules:1: \"* R dropp\": expected a cut, pad(), size(), name(), like(), when(), "
      "without(), even, uneven, zeros or drop, found \"dropp\"; did you mean drop?"},
-    {"* S(0)@tp even uneven", "t.rules:1: \"* S(0)@tp even uneven\": even and uneven exclude each other"},
+    {"* S(0)@tp even uneven",
+     "t.rules:1: \"* S(0)@tp even uneven\": even and uneven exclude each other"},
     {"* S(0)@tp zeros",
      "t.rules:1: \"* S(0)@tp zeros\": zeros needs an A(), which leaves ranks out"},
     {"same ep\n* R", "t.rules:1: \"same ep\": expected same AXIS AXIS, two different axes"},
@@ -403,9 +407,11 @@ static const struct {
     {"* [1,2 R", "t.rules:1: \"* [1,2 R\": expected , or ] in a shape"},
     {"* [x] R", "t.rules:1: \"* [x] R\": shape: expected a number or a $key"},
     {"* like(a)", "t.rules:1: \"* like(a)\": expected like(name, dimension, ..)"},
-    {"* like(a, 9)", "t.rules:1: \"* like(a, 9)\": like(name, ..): \"9\" is no dimension: 0, 1, "
-                     ".., 0/n, or - for none"},
-    {"* like(a, 0) R", "t.rules:1: \"* like(a, 0) R\": a line with like() cannot have a cut or pad()"},
+    {"* like(a, 9)",
+     "t.rules:1: \"* like(a, 9)\": like(name, ..): \"9\" is not a dimension; give 0, 1, "
+     ".., 0/n, or - for none"},
+    {"* like(a, 0) R",
+     "t.rules:1: \"* like(a, 0) R\": a line with like() cannot have a cut, R or pad()"},
     {"* R without()", "t.rules:1: \"* R without()\": without() needs a pattern"},
     {"* R when($a=)", "t.rules:1: \"* R when($a=)\": expected when($key=text) or "
                       "when($key=text|text)"},

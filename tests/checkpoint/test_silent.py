@@ -155,7 +155,7 @@ class Files(SilentTest):
         os.mkdir(self.at("source/original"))
         os.mkfifo(self.at("source/pipe"))
         self.assertEqual(self.notes("source", "out"), [
-            'copied along: 2 files ("config.json" and others)', 'left out: 1 file of weights that does not belong to the source ("pytorch_model.bin")',
+            'copied along: 2 files ("config.json" and others)', 'left out: 1 file of weights that is not read ("pytorch_model.bin")',
             'left out: 1 folder ("original")', 'left out: 1 thing that is neither file nor folder ("pipe")'])
         self.assertEqual(sorted(os.listdir(self.at("out"))), ["config.json", "model.safetensors", "tokenizer.json"])
 
@@ -421,7 +421,7 @@ class RankFiles(SilentTest):
                 (lambda layout: layout["groups"][0].update(names=[7]), "a name, or a list of texts and ranges"),
                 (lambda layout: layout["groups"][0].update(names="all"), "names is not a list"),
                 (lambda layout: layout["groups"][0].pop("names"), "the group has no names"),
-                (lambda layout: layout["groups"][0].pop("cuts"), "without shape or cuts"),
+                (lambda layout: layout["groups"][0].pop("cuts"), "has no shape or cuts"),
                 (lambda layout: layout["groups"].pop(), "the files do not say how it is split"),
                 (lambda layout: layout["groups"].append({"shape": [4], "cuts": "R", "names": ["none"]}), 'tensor "none"'),
                 (lambda layout: layout["groups"].append({"shape": [4], "cuts": "R", "names": ["lm_head.weight"]}), 'lm_head.weight'),
@@ -590,7 +590,7 @@ class WrongFrom(SilentTest):
                 self.fails(source, "x", "--from", mesh, "--verify", words=words)
                 for command in ["inspect", "digest", "verify"]:
                     self.check_fails([command, self.at(source), "--from", mesh], 1)
-        self.fails("tp=4", "x", "--from", "fsdp=4", words="of 19 tensors that config.json describes do not fit: correct the mesh, its rules or the number (--from MESH")
+        self.fails("tp=4", "x", "--from", "fsdp=4", words="of 19 tensors that config.json describes do not fit; correct the mesh, its rules or the number (--from MESH")
         # The user's own rules are held to config.json, too.
         rules = self.write_text("own.rules", "* S(0)@tp\n")
         self.fails("tp=4", "x", "--from", "tp=4", "--rules", rules, words="do not fit")
@@ -705,7 +705,7 @@ class Meanwhile(SilentTest):
             os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
         code, errors = self.interfere(rewrite)
         self.assertEqual(code, 1, errors)
-        self.assertIn("model.safetensors: changed while it was converted", errors)
+        self.assertIn("model.safetensors: changed during the conversion", errors)
         self.assertFalse(os.path.exists(self.at("out")))
 
     def test_an_output_that_is_truncated(self):

@@ -64,7 +64,7 @@ class Families(SourceTest):
         advice = ["reshard rules --for MODEL", "--rules FILE"]
         for name, config, words in [("none", None, "no config.json names a model_type"), ("typeless", {}, "no config.json names a model_type"),
                                     ("empty", {"model_type": ""}, "no config.json names a model_type"),
-                                    ("new", {"model_type": "nova9"}, 'no family of rules is for model_type "nova9"')]:
+                                    ("new", {"model_type": "nova9"}, 'no family knows model_type "nova9"')]:
             self.write_hf(name, model, config)
             for part in [words, *advice]:
                 self.fails(name, "x", "--to", "tp=2", words=part)
@@ -118,7 +118,7 @@ class MissingRanks(SourceTest):
             torch_files.write(self.at(f"plain/rank{rank}.pt"), {"w": torch_files.tensor(("U8", (2,), bytes(2)))})
             files.write(self.at(f"safe/rank{rank}.safetensors"), {"w": ("U8", (2,), bytes(2))})
         for folder in ["plain", "safe"]:
-            self.check_fails(["inspect", self.at(folder)], 1, "their mesh has to be given (--from MESH, as in --from tp=4)")
+            self.check_fails(["inspect", self.at(folder)], 1, "give their mesh (--from MESH, as in --from tp=4)")
             error = json.loads(support.run("inspect", self.at(folder), "--json").stdout)["error"]
             self.assertEqual((error["hint"], error["subject"]), ("source-mesh", self.at(folder) if folder == "plain" else "w"))
 

@@ -46,7 +46,7 @@ class Items(TorchTest):
                 notes = self.read_json("inspect", self.at(f"{body}{i}"))["notes"]
                 # Where tensors do not say it themselves, nobody knows which axis cut first.
                 self.assertEqual(len(notes), int(texts == ("S0", "S0") and body != "torch"), notes)
-                self.assertTrue(all("the metadata does not tell in which order" in note for note in notes), notes)
+                self.assertTrue(all("the metadata does not give their order" in note for note in notes), notes)
         whole, world = self.model["a.weight"], 6
         for rank in range(world):
             local = item_files.local_part(whole, (2, 3), rank, [(1, 0), (0, 0)])

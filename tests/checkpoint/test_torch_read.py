@@ -173,8 +173,8 @@ class Files(TorchTest):
         self.assertEqual(sorted(os.listdir(self.at("b-hf"))), ["config.json", "model.safetensors"])
         shown = self.read_json("inspect", self.at("b"))
         self.assertEqual(shown["format"], "torch-bin")
-        self.assertEqual(shown["notes"], ["1 tensors in the files are not in the index, and left out",
-                                          "optimizer.pt is not part of the model, and left out"])
+        self.assertEqual(shown["notes"], ["1 tensors in the files are not in the index, and are left out",
+                                          "optimizer.pt is not part of the model, and is left out"])
         self.write_text(index, json.dumps({"weight_map": {"a.w": second}}))
         self.check_fails(["inspect", self.at("b")], 1, 'holds tensor "a.w", but it does not')
         os.unlink(self.at("b/" + second))
@@ -475,7 +475,7 @@ class Ranks(TorchTest):
         self.check_fails(["convert", path, self.at("x")], 1, "one rank's part of a DTensor")
         # Plain tensors say nothing, but the name does.
         torch_files.write(self.at("plain_world_size_8_rank_2.pt"), {"w": torch_files.tensor(("U8", (1,), b"x"))})
-        for command, wanted in (("inspect", "is the file of rank 2, one of 8 by its name"), ("convert", "is one of 8 files, by its name")):
+        for command, wanted in (("inspect", "is the file of rank 2, one of 8 by its name"), ("convert", "is one of 8 files by its name")):
             arguments = [self.at("plain_world_size_8_rank_2.pt")] + ([self.at("y")] if command == "convert" else [])
             self.assertIn(f"note: plain_world_size_8_rank_2.pt {wanted}; the others are ignored", self.read_text(command, *arguments))
 
@@ -488,7 +488,7 @@ class Ranks(TorchTest):
                 values = {"a": long, "b": 1.5} if rank != 1 else other
                 w = torch_files.dtensor(("U8", (1,), b"x"), (3,), torch_files.mesh([0, 1, 2]), ["S0"])
                 torch_files.write(self.at(f"v{i}/rank{rank}.pt"), {"w": w, **values})
-            wanted = [f"{count} values differ between ranks; those of the first rank are kept"] if count else []
+            wanted = [f"{count} values differ between ranks; the first of each is kept"] if count else []
             self.assertEqual(self.read_json("inspect", self.at(f"v{i}"))["notes"], wanted)
 
     def test_refused(self):

@@ -253,7 +253,7 @@ class Written(TorchTest):
             self.fails("a.pt", "out", "--format", "torch", "--to", "tp=2", "--rules", self.at(rules + ".rules"), "--dtensor",
                        words='tensor "model.a.weight": placements of a DTensor cannot express how ' + words)
         self.fails("a.pt", "out", "--format", "torch", "--dtensor", words="over a mesh of several ranks")
-        self.fails("a.pt", "out", "--format", "dcp", "--to", "fsdp=2", "--dtensor", words="the format dcp holds no DTensors")
+        self.fails("a.pt", "out", "--format", "dcp", "--to", "fsdp=2", "--dtensor", words="the format dcp cannot hold DTensors")
 
     def test_ranks_of_others(self):
         """Plain tensors of each rank, and nothing that says how they were split: a mesh and rules do. Strides are followed."""
@@ -276,10 +276,10 @@ class Written(TorchTest):
                 torch_files.write(self.at(f"{folder}/{name.format(rank)}"), state)
             self.convert(folder, folder + "-hf", "--from", "tp=12", "--from-rules", self.at("r.rules"))
             self.assertEqual(files.read_hf(self.at(folder + "-hf")), {"w": w, "v": v, "n": n})
-            self.assertIn("11 values differ between ranks; those of the first rank are kept", self.read_json("inspect", self.at(folder), "--from", "tp=12", "--rules", self.at("r.rules"))["notes"])
+            self.assertIn("11 values differ between ranks; the first of each is kept", self.read_json("inspect", self.at(folder), "--from", "tp=12", "--rules", self.at("r.rules"))["notes"])
             self.check_fails(["inspect", self.at(folder), "--from", "tp=3", "--rules", self.at("r.rules")], 1, "holds 12 files, but the mesh tp=3 has 3 ranks")
             torch_files.write(self.at(f"{folder}/{name.format(3)}"), {"w": torch_files.dtensor(("F32", (1,), bytes(4)), (2,), torch_files.mesh([0, 1]), ["S0"])})
-            self.check_fails(["inspect", self.at(folder), "--from", "tp=12", "--rules", self.at("r.rules")], 1, "is a DTensor, which says itself how it is split")
+            self.check_fails(["inspect", self.at(folder), "--from", "tp=12", "--rules", self.at("r.rules")], 1, "is a DTensor, which records how it is split")
 
     def test_columns_of_plain_ranks(self):
         """A rank has columns of several parts, in a tensor that is stored column by column."""

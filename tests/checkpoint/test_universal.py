@@ -213,7 +213,7 @@ class Writing(ZeroTest):
     def test_names(self):
         for name in ("", "..", "/a", "../a", "a/b"):
             self.write_hf("hf-in", None, **{name: bytes_of("F32", (2,), 1)})
-            self.check_fails(("convert", self.at("hf-in"), self.at("out"), "--format", "universal"), 1, f'tensor "{name}" cannot be the name of a folder')
+            self.check_fails(("convert", self.at("hf-in"), self.at("out"), "--format", "universal"), 1, f'"{name}" cannot be the name of a folder')
         self.check_fails(("convert", self.at("hf-in"), self.at("out"), "--format", "universal", "--to", "tp=2"), 1, "cannot be split over tp=2")
 
     def test_as_a_naming(self):

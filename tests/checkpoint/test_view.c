@@ -217,7 +217,7 @@ static void test_view__refusals(void **state)
     assert_int_equal(reshard_checkpoint_view(checkpoint, NULL, &second), RESHARD_ERR_INVALID);
     assert_non_null(strstr(reshard_error_text(), "a view needs a naming or a map"));
     assert_int_equal(reshard_conversion_create(NULL, view, NULL, &conversion), RESHARD_ERR_INVALID);
-    assert_non_null(strstr(reshard_error_text(), "convert the checkpoint itself by that map"));
+    assert_non_null(strstr(reshard_error_text(), "convert the checkpoint itself with that map"));
     assert_int_equal(reshard_checkpoint_compare(checkpoint, view, NULL, &comparison),
                      RESHARD_ERR_UNSUPPORTED);
     assert_non_null(strstr(reshard_error_text(), "only A may be one"));

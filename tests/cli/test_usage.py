@@ -11,7 +11,7 @@ PLAN = ["plan", *SHAPE, "--dtype", "f32", "--from", "2: S(0)", "--to", "2: S(1)"
 
 WRONG_USAGE = [
     # arguments, words of the message
-    ([], "no command"),
+    ([], "name a command"),
     ([""], "unknown command"),
     (["layot"], 'unknown command "layot"; did you mean layout?'),
     (["/"], '"/" is a file or folder, not a command; to look into it: reshard inspect /'),

@@ -203,9 +203,9 @@ static reshard_status note_others(reshard_conversion *conversion, const others *
     if (status == RESHARD_OK)
         status = note_kin(conversion, &seen->copied, "copied along:", "file", "files");
     if (status == RESHARD_OK)
-        status = note_kin(conversion, &seen->weights,
-                          "left out:", "file of weights that is not read",
-                          "files of weights that are not read");
+        status =
+            note_kin(conversion, &seen->weights, "left out:", "file of weights that is not read",
+                     "files of weights that are not read");
     if (status == RESHARD_OK)
         status = note_kin(conversion, &seen->folders, "left out:", "folder", "folders");
     if (status == RESHARD_OK)

@@ -266,10 +266,10 @@ static reshard_status tell_quantised(rs_target *target, const rs_selection *sele
             rs_target_say(target, "dequantised: %lld tensor%s", (long long)selection->made_count,
                           selection->made_count == 1 ? "" : "s");
     else if (selection->made_count != 0)
-        status =
-            rs_target_say(target, "dequantised: %lld tensor%s; %lld of scales and the like are left out",
-                          (long long)selection->made_count, selection->made_count == 1 ? "" : "s",
-                          (long long)selection->scale_count);
+        status = rs_target_say(
+            target, "dequantised: %lld tensor%s; %lld of scales and the like are left out",
+            (long long)selection->made_count, selection->made_count == 1 ? "" : "s",
+            (long long)selection->scale_count);
     if (status != RESHARD_OK || count == 0)
         return status;
     return rs_target_say(target,

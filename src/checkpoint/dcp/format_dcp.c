@@ -485,8 +485,9 @@ static reshard_status look_beside(reading *r, const rs_opening *opening)
         if (strcmp(name, r->is_megatron ? RS_MEGATRON_COMMON_NAME : LIGHTNING_NAME) == 0)
             r->beside = name;
         else
-            status = rs_store_note(
-                r->checkpoint, "%s is not part of the distributed checkpoint, and is left out", name);
+            status = rs_store_note(r->checkpoint,
+                                   "%s is not part of the distributed checkpoint, and is left out",
+                                   name);
     }
     return status;
 }
@@ -542,9 +543,9 @@ static reshard_status read_all(reading *r, const rs_opening *opening)
     if (status == RESHARD_OK)
         status = note_unused(r);
     if (status == RESHARD_OK && r->differing != 0)
-        status = rs_store_note(checkpoint,
-                               "%lld values differ between ranks; the first of each is kept",
-                               (long long)r->differing);
+        status =
+            rs_store_note(checkpoint, "%lld values differ between ranks; the first of each is kept",
+                          (long long)r->differing);
     return status;
 }
 

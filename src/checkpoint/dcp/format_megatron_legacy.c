@@ -376,7 +376,8 @@ static reshard_status count_layers(reading *r)
     reshard_status status = RESHARD_OK;
     if (count > RANKS_MAX)
         return rs_fail_about(RESHARD_ERR_CORRUPT, r->checkpoint->path,
-                             "its arguments are not plausible: %lld virtual stages", (long long)count);
+                             "its arguments are not plausible: %lld virtual stages",
+                             (long long)count);
     rs_arena *arena = &r->checkpoint->arena;
     r->layers = rs_arena_allocate_array(arena, (size_t)count, sizeof *r->layers);
     r->has_embedding = rs_arena_allocate_array(arena, 2 * (size_t)s->pp, sizeof(bool));

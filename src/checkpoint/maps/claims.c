@@ -350,7 +350,7 @@ static reshard_status claim_rest(rs_map_resolver *r)
     char others[48] = "";
     rs_slice name = r->result->sources[first].name;
     if (missing > 1)
-        (void)snprintf(others, sizeof others, " (and for %" PRId64 " others)", missing - 1);
+        (void)snprintf(others, sizeof others, " (or %" PRId64 " others)", missing - 1);
     return rs_fail_about(RESHARD_ERR_NOT_FOUND, r->map->lines[0].file_name,
                          "no line matches \"%.*s\"%s; `NAME drop =` would leave a tensor out, `* = "
                          "*` as the last line would pass the rest on",

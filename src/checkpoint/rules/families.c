@@ -223,8 +223,7 @@ static void say_type_unknown(const char *model_type, rs_rules_choice *choice)
     char by_name[sizeof choice->reason];
     memcpy(by_name, choice->reason, sizeof by_name);
     (void)snprintf(choice->reason, sizeof choice->reason,
-                   "no family knows model_type \"%.40s\", but %.140s", model_type,
-                   by_name);
+                   "no family knows model_type \"%.40s\", but %.140s", model_type, by_name);
 }
 
 static reshard_status detect_by_names(rs_tensor_name_fn names, void *user, rs_rules_choice *choice)

@@ -121,7 +121,8 @@ static reshard_status check_whole(const rs_rules_parser *parser)
     if (follows && (cuts || parser->says_R))
         return rs_fail(RESHARD_ERR_INVALID, "a line with like() cannot have a cut, R or pad()");
     if (rule->is_drop && (says || parser->says_R))
-        return rs_fail(RESHARD_ERR_INVALID, "a line with drop cannot have a cut, R, pad(), like() or name()");
+        return rs_fail(RESHARD_ERR_INVALID,
+                       "a line with drop cannot have a cut, R, pad(), like() or name()");
     if (!says && !rule->is_drop && !parser->says_R)
         return rs_fail(RESHARD_ERR_SYNTAX, "nothing follows the pattern; R keeps a tensor whole");
     if (rule->is_even && rule->is_uneven)

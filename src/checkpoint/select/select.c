@@ -466,9 +466,9 @@ reshard_status rs_selection_init(rs_selection *selection, rs_arena *arena,
         status = select_tensor(&made, selection, i, &source->tensors[i]);
     if (status == RESHARD_OK && options->only != NULL &&
         selection->outside_count == source->tensor_count)
-        status =
-            rs_fail(RESHARD_ERR_INVALID,
-                    "only \"%.200s\": no tensor has a name that begins with it and a dot", options->only);
+        status = rs_fail(RESHARD_ERR_INVALID,
+                         "only \"%.200s\": no tensor has a name that begins with it and a dot",
+                         options->only);
     for (int64_t i = 0; status == RESHARD_OK && i < source->unreadable_count; i++)
         status = check_unreadable(&made, selection, &source->unreadable[i]);
     for (int64_t i = 0; status == RESHARD_OK && i < selection->count; i++)

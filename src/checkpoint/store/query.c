@@ -99,7 +99,7 @@ reshard_status reshard_checkpoint_find(const reshard_checkpoint *checkpoint, con
         *out_index = index;
         return RESHARD_OK;
     }
-    (void)rs_fail(RESHARD_ERR_NOT_FOUND, "%s has no tensor \"%.*s\"", checkpoint->path,
+    (void)rs_fail(RESHARD_ERR_NOT_FOUND, "%s: has no tensor \"%.*s\"", checkpoint->path,
                   rs_slice_shown(wanted), name);
     rs_error_add_subject(name, name_bytes);
     return RESHARD_ERR_NOT_FOUND;

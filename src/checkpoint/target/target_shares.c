@@ -79,8 +79,7 @@ static reshard_status say_few(rs_target *target, const rs_memo_dealt *dealt, int
 {
     long long count = (long long)dealt->items.count;
     return rs_target_say(
-        target,
-        "%lld layers or experts are dealt to %s=%d: %lld of its coordinates get%s none",
+        target, "%lld layers or experts are dealt to %s=%d: %lld of its coordinates get%s none",
         count, dealt->axis, (int)size, size - count, size - count == 1 ? "s" : "");
 }
 

@@ -344,7 +344,8 @@ static reshard_status read_dense(rs_arena *arena, const rs_pickle_node *argument
         status = rs_fail(RESHARD_ERR_CORRUPT, "nothing says which dtype it has");
     if (status == RESHARD_OK &&
         (!rs_pickle_int(rs_pickle_item(arguments, 1), &offset) || offset < 0))
-        status = rs_fail(RESHARD_ERR_CORRUPT, "its offset in its storage is not a number, or negative");
+        status =
+            rs_fail(RESHARD_ERR_CORRUPT, "its offset in its storage is not a number, or negative");
     if (status == RESHARD_OK)
         status =
             rs_torch_numbers(arena, rs_pickle_item(arguments, 2), &tensor->ndim, &tensor->shape);

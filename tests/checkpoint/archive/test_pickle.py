@@ -242,7 +242,7 @@ def check_hostile(program):
         (b"cm\nn\n" + b"(tR" * many + b".", "#0R(#1R("),
         (b"N" + b"Q" * many + b".", "PPPP"),
         (b"]r\xff\xff\xff\xff.", "error -2: input, byte 1: LONG_BINPUT: the memo's index"),
-        (b"]p99999999999\n.", "error -2: input, byte 1: PUT: not an index"),
+        (b"]p99999999999\n.", "error -2: input, byte 1: PUT: its argument is not an index"),
         (b"\x8b\xff\xff\xff\xff.", "error -2: input, byte 0: LONG4: its length is negative"),
         (b"T\xff\xff\xff\xffx.", "error -2: input, byte 0: BINSTRING: its length is negative"),
         (b"X\xff\xff\xff\xffx.", "error -2: input, byte 0: BINUNICODE: it is longer than"),

@@ -349,8 +349,8 @@ class Interrupted(MapTest):
                 "--quiet"]
         self.kill_after_a_record(*case, *self.by_map(), target=self.at("out"))
         other = self.write_text("other.map", MAP.replace("fill(0.5)", "fill(0.25)"))
-        self.check_fails([*case, "--map", other, *SETS, "--resume"], 1, "is of another conversion")
-        self.check_fails([*case, "--map", self.write_text("spaced.map", MAP + "\n"), *SETS, "--resume"], 1, "is of another conversion")
+        self.check_fails([*case, "--map", other, *SETS, "--resume"], 1, "belongs to another conversion")
+        self.check_fails([*case, "--map", self.write_text("spaced.map", MAP + "\n"), *SETS, "--resume"], 1, "belongs to another conversion")
         told = self.convert("source", "out", *self.by_map("--resume", "--verify", "--journal-bytes", "1M", "--max-memory", "2M"))
         self.assertGreater(told["bytes_resumed"], 0)
         self.check_same("out", "whole")
@@ -385,7 +385,7 @@ class Refusals(MapTest):
         self.convert("plain", "chosen", "--map", same, "--as", "y")
         self.refuse('as "z": the map has the namings x and y', "--map", same, "--as", "z", source="plain")
         self.refuse("two.map:", *self.by_map("--as", "train"))
-        self.refuse('there is no naming "serve": give one of ', "--as", "serve")
+        self.refuse('there is no naming "serve"; give one of ', "--as", "serve")
 
     def test_texts(self):
         self.refuse("missing.map", "--map", self.at("missing.map"))

@@ -31,8 +31,8 @@ static const bad_text bad_texts[] = {
     {"a [.. i ..] = b", "map:1:9: .. occurs twice"},
     {"a [i-j] = b", "map:1:5: expected an axis"},
     {"a [(i + )] = b", "map:1:9: expected an axis"},
-    {"a [(i + j) (k + l)] = b", "map:1:13: a tensor has one sum at most"},
-    {"a [(i + (j + k))] = b", "a tensor has one sum at most"},
+    {"a [(i + j) (k + l)] = b", "map:1:13: a tensor may have only one sum"},
+    {"a [(i + (j + k))] = b", "a tensor may have only one sum"},
     {"a [i (i + j)] = b [i], c [j]", "map:1:3: axis i is both inside and outside the sum"},
     {"a = b [i", "expected a ]"},
     {"a.{n = b", "map:1:4: there is a { without its }"},
@@ -40,7 +40,7 @@ static const bad_text bad_texts[] = {
     {"a.* = b", "map:1:3: * has no meaning in a name"},
     {"a\\", "nothing follows the \\"},
     {"a.{n}.{n} = b.{n}", "{n} occurs twice in one name"},
-    {"a.{1} = b", "a capture is called by a word"},
+    {"a.{1} = b", "the name of a capture is a word"},
     {"a.{s:x,x} = b.{s}", "\"x\" is in the list twice"},
     {"a.{s:x,y} = b.{s:x,z}", "{s} meant something else before"},
     {"a.{s:x,y+1} = b.{s+1}", "only numbers can be shifted"},
@@ -68,8 +68,8 @@ static const bad_text bad_texts[] = {
     {"a = b dropp", "\"dropp\" is not a word of maps"},
     {"a = b dropp", "did you mean drop?"},
     {"a = b f99", "\"f99\" is not a word of maps"},
-    {"a = b pad(v)", "pad(v): an axis that is a dimension of its own"},
-    {"a [(v w)] = b [(v w)] pad(v)", "pad(v): an axis that is a dimension of its own"},
+    {"a = b pad(v)", "pad(v): expected an axis that is a whole dimension"},
+    {"a [(v w)] = b [(v w)] pad(v)", "pad(v): expected an axis that is a whole dimension"},
     {"a = b when(n <)", "when(n <): expected a number or a $key"},
     {"a = b when(1 2)", "expected <, <=, >, >=, == or !=, and a number"},
     {"a = b when(1", "there is a ( without its )"},
@@ -117,7 +117,7 @@ typedef struct bad_case {
 #define RIGHT RESHARD_MAP_RIGHT
 
 static const bad_case bad_cases[] = {
-    {"a = b", "a 1, c 1, d 1", NULL, LEFT, "no line matches \"c\" (and for 1 others)"},
+    {"a = b", "a 1, c 1, d 1", NULL, LEFT, "no line matches \"c\" (or 1 others)"},
     {"a = b\nc = d", "a 1", NULL, LEFT, "map:2: there is no \"c\"; `optional` would allow that"},
     {"a = b\na = c", "a 1", NULL, LEFT, "map:2: \"a\" also belongs to line 1 of map"},
     {"a.{x:*} = b.{x}", "c 1", NULL, LEFT, "no line matches \"c\""},
@@ -127,7 +127,7 @@ static const bad_case bad_cases[] = {
     {"a [i j] = b [j i]", "a 2x2x2", NULL, LEFT,
      "map:1: \"a\" has 3 dimensions, but the line gives it 2"},
     {"a [i j ..] = b [j i ..]", "a 2", NULL, LEFT,
-     "has 1 dimensions, the line gives it at least 2"},
+     "has 1 dimensions, but the line gives it at least 2"},
     {"let g = 4\na [(g h) ..] = b [(h g) ..]", "a 6", NULL, LEFT,
      "dimension 0 of \"a\" has 6 elements, which cannot be (g h) with g=4"},
     {"a [(g h)] = b [(h g)]", "a 6", NULL, LEFT, "map:1: nothing says how long axis g is"},
@@ -166,14 +166,16 @@ static const bad_case bad_cases[] = {
     {"a = b\n= c copy(d)", "a 1", NULL, LEFT, "copy(d): no line makes this tensor"},
     {"a = b\n= c copy(d)", "b 1, c 1", NULL, RIGHT,
      "\"c\" is a copy of \"d\", which does not exist"},
-    {"a = b\n= c copy(b)", "b 1, c 2", NULL, RIGHT, "\"c\" is no copy of \"b\": shape or dtype"},
+    {"a = b\n= c copy(b)", "b 1, c 2", NULL, RIGHT,
+     "\"c\" cannot be a copy of \"b\": shape or dtype"},
     {"let v = 4\na [v i] = b [v i] pad(v)", "b 3x1", NULL, RIGHT, "cannot be v with v=4"},
     {"let v = 2\na [v i] = b [v i] pad(v)", "a 4x1", NULL, LEFT, "cannot be v with v=2"},
     {"let x = $k/2\na [x] = b [x]", "a 1", "k=3", LEFT, "map: let x: 3 / 2 is not a whole number"},
     {"l.{n} [i] = w [n i] with(x.{n})\nx.{n} = y.{n}", "w 1x1, y.0 1", NULL, RIGHT,
      "a capture that is stacked has no single value"},
     {"a = b", "a 1, a 1", NULL, LEFT, "two tensors are called \"a\""},
-    {"a [i] = b [i 1 1 1 1 1 1 1 1]", "a 1", NULL, LEFT, "b has 9 dimensions; at most 8 are allowed"},
+    {"a [i] = b [i 1 1 1 1 1 1 1 1]", "a 1", NULL, LEFT,
+     "b has 9 dimensions; at most 8 are allowed"},
 };
 
 static void test_refusals__cases(void **state)
@@ -224,9 +226,10 @@ static const limit limits[] = {
     {"a [", "x%d ", "] fill(0) =", RS_MAP_AXES_MAX, "the line has more than 24 axes"},
     {"{z", ",a%d", "} drop =", RS_MAP_PLACES_MAX - 1,
      "one side of the line has 17 tensors; at most 16 are allowed"},
-    {"a drop", ", b%d drop", " =", RS_MAP_PLACES_MAX - 1, "17 tensors on one side of a line"},
+    {"a drop", ", b%d drop", " =", RS_MAP_PLACES_MAX - 1, "one side of the line has 17 tensors"},
     {"a = b", " | c%d", "", RS_MAP_ALTERNATIVES_MAX - 1, "there are more than 8 alternatives"},
-    {"a.{s:z", ",t%d", "} = b.{s}", RS_MAP_ITEMS_MAX - 1, "the list has 257 texts; at most 256 are allowed"},
+    {"a.{s:z", ",t%d", "} = b.{s}", RS_MAP_ITEMS_MAX - 1,
+     "the list has 257 texts; at most 256 are allowed"},
     {"for z < 1", ", n%d < 2", "\na = b", RS_MAP_NAMES_MAX - 1, "there are more than 64 names"},
     {"a = b", " when(%d)", "", RS_MAP_CONDITIONS_MAX, "there are more than 4 conditions"},
     {"a", "{x%d:*}", " drop =", RS_MAP_OPEN_MAX, "the name has more than 2 captures of any text"},
@@ -244,13 +247,15 @@ static void test_limits__texts(void **state)
         expect_parse(text, strlen(text), row->words);
     }
     expect_parse("a [((((((((i j))))))))] = b [(j i)]", 35, NULL);
-    expect_parse("a [(((((((((i j)))))))))] = b [(j i)]", 37, "there are more than 8 levels of parentheses");
+    expect_parse("a [(((((((((i j)))))))))] = b [(j i)]", 37,
+                 "there are more than 8 levels of parentheses");
     char *large = calloc(1, RS_MAP_BYTES_MAX + 1);
     assert_non_null(large);
     memset(large, ' ', RS_MAP_BYTES_MAX + 1);
     memcpy(large, "a = b", 5);
     expect_parse(large, RS_MAP_BYTES_MAX, NULL);
-    expect_parse(large, RS_MAP_BYTES_MAX + 1, "the map has 16777217 bytes; at most 16777216 are allowed");
+    expect_parse(large, RS_MAP_BYTES_MAX + 1,
+                 "the map has 16777217 bytes; at most 16777216 are allowed");
     free(large);
 }
 
@@ -310,10 +315,11 @@ static void test_limits__names(void **state)
     reshard_map_tensor tensor = {.name = name, .dtype = RESHARD_F32};
     assert_int_equal(reshard_map_parse(NULL, "{x:**} = b{x}", 13, NULL, &map), RESHARD_OK);
     assert_int_equal(reshard_map_resolve(map, LEFT, 1, &tensor, NULL, &result), RESHARD_ERR_RANGE);
-    assert_non_null(strstr(reshard_error_text(), "the name has 4096 bytes; at most 4095 are allowed"));
+    assert_non_null(
+        strstr(reshard_error_text(), "the name has 4096 bytes; at most 4095 are allowed"));
     name[RS_MAP_NAME_BYTES_MAX - 1] = '\0';
     assert_int_equal(reshard_map_resolve(map, LEFT, 1, &tensor, NULL, &result), RESHARD_ERR_RANGE);
-    assert_non_null(strstr(reshard_error_text(), "map:1: a name of 4096 bytes"));
+    assert_non_null(strstr(reshard_error_text(), "map:1: the name has 4096 bytes"));
     name[RS_MAP_NAME_BYTES_MAX - 2] = '\0';
     assert_int_equal(reshard_map_resolve(map, LEFT, 1, &tensor, NULL, &result), RESHARD_OK);
     reshard_map_result_destroy(result);

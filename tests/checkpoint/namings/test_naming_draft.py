@@ -105,7 +105,7 @@ class MapDrafts(NamingTest):
     def test_refusals(self):
         self.write_model("model", models.llama(self.rnd))
         model = self.at("model")
-        self.check_fails(["rules", "--for", model, "--as", "nobody"], 1, 'there is no naming "nobody": give one of ')
+        self.check_fails(["rules", "--for", model, "--as", "nobody"], 1, 'there is no naming "nobody"; give one of ')
         self.check_fails(["rules", "--for", model, "--as", "hf"], 1, "a draft leads from hf to another naming")
         self.check_fails(["rules", "--for", model, "--as", "universal"], 1, "there is no map between hf and universal to")
         self.check_fails(["rules", "--as", "vllm"], 2, "rules: --as")

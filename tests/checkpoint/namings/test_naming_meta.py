@@ -413,10 +413,10 @@ class Params(MetaTest):
         model = Model(self.rnd)
         model.config["rope_scaling"] = {"rope_type": "llama3", "factor": 32.0}
         self.write_model("source", model)
-        self.warned("source", "out", "--as", "meta", words="cannot say that rope_scaling has the factor 32.0")
+        self.warned("source", "out", "--as", "meta", words="cannot express that rope_scaling has the factor 32.0")
         model.config["rope_scaling"] = {"type": "linear", "factor": 2.0}
         self.write_model("linear", model)
-        self.warned("linear", "out2", "--as", "meta", words='cannot say rope_scaling of type "linear"')
+        self.warned("linear", "out2", "--as", "meta", words='cannot express rope_scaling of type "linear"')
 
     def test_defaults_of_config(self):
         model = Model(self.rnd)

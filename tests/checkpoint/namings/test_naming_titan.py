@@ -179,7 +179,7 @@ class Refusals(NamingTest):
         self.fails("source", "out", "--as", "titan",
                    words='there is no map between hf and titan for model_type "gemma3_text"; there are maps for deepseek_v3, gpt_oss, llama, qwen3')
         self.write_hf("bare", model.tensors)
-        self.fails("bare", "out", "--as", "titan", words="no config.json names a model_type, by which the map between hf and titan is chosen")
+        self.fails("bare", "out", "--as", "titan", words="no config.json names a model_type, which decides the map between hf and titan")
 
 
 class Joined(NamingTest):

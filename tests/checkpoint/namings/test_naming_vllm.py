@@ -280,7 +280,7 @@ class Files(EngineTest):
                 self.engine_folder(model, 4, ep, name=f"{make.__name__}{ep}")
                 done = support.run("convert", self.at(f"{make.__name__}{ep}"), self.at(f"back-{make.__name__}{ep}"), "--as", "hf")
                 self.assertEqual(done.returncode, 0, done.stderr)
-                self.assertIn("are taken to be in logical order", done.stderr)
+                self.assertIn("are assumed to be in logical order", done.stderr)
                 self.assertEqual(files.read_hf(self.at(f"back-{make.__name__}{ep}")), model.tensors)
 
     def test_zeros_have_to_be_zero(self):
@@ -313,7 +313,7 @@ class Like(EngineTest):
         for tp, ep in ((1, 1), (4, 1), (4, 4)):
             path = self.write_text("keys.json", json.dumps(self.keys(model, tp, ep)))
             told = self.convert("hf", f"like-{tp}-{ep}", "--as", "vllm", "--to", f"tp={tp},ep={ep}", "--like", path)
-            self.assertIn(f"{len(self.keys(model, tp))} names, dtypes and shapes are as", "\n".join(told["notes"]))
+            self.assertIn(f"{len(self.keys(model, tp))} names, dtypes and shapes match", "\n".join(told["notes"]))
 
     def test_other_names_dtypes_shapes(self):
         model = self.write_model(engines.Llama(self.rnd))
@@ -333,14 +333,14 @@ class Like(EngineTest):
         refused('"more.weight" of rank 0 would not be written', **{"more.weight": ["bfloat16", [2]]})
         refused('"model.norm.weight" of rank 0 would be bf16 64, not f32 64', **{norm: ["float32", [64]]})
         refused(f'"{qkv}" of rank 0 would be bf16 48x64, not bf16 64x48', **{qkv: ["BF16", [64, 48]]})
-        refused("46 tensors would be written", *list(right)[:-1], **{list(right)[-1]: ["int8", [1]]})
+        refused("46 tensors would not be as it says", *list(right)[:-1], **{list(right)[-1]: ["int8", [1]]})
 
     def test_lists_that_are_none(self):
         self.write_model(engines.Llama(self.rnd))
         for text, words in [("[]", "expected an object {name: [dtype, shape]}"), ('{"a": 3}', "expected [dtype, shape]"),
                             ('{"a": ["bf17", [3]]}', "the dtype is unknown"), ('{"a": ["bf16", 3]}', "expected a shape"),
                             ('{"a": ["bf16", [3], 4]}', "expected [dtype, shape]"), ('{"a": ["bf16", [-3]]}', "keys.json"),
-                            ('{"a": ["bf16", [1,1,1,1,1,1,1,1,1]]}', "the tensor has more than 8 dimensions"),
+                            ('{"a": ["bf16", [1,1,1,1,1,1,1,1,1]]}', "the shape has more than 8 dimensions"),
                             ('{"a": ["bf16", []], "a": ["bf16", []]}', 'has "a" twice'), ('{"a": ["bf16", []]', "keys.json")]:
             path = self.write_text("keys.json", text)
             self.check_fails(["convert", self.at("hf"), self.at("out"), "--as", "vllm", "--like", path], 1, words)
