@@ -114,8 +114,8 @@ static const apply_row apply_rows[] = {
      "tp=4: S(0, max=2)"},
     {"*.w S(0, unit=4)@tp\n*.s like({1}.w, 1, 0/n)",
      {"tp=2", "", "a.s", "8x3"},
-     "tensor \"a.s\" (8x3): t.rules:1: S(0, unit=4)@tp: dimension 1: 3 blocks or groups do not "
-     "divide by tp=2"},
+     "tensor \"a.s\" (8x3): t.rules:1: S(0, unit=4)@tp: dimension 1: 3 blocks or groups "
+     "cannot be divided evenly by tp=2"},
     {"*.w S(1)@tp\n*.s like({1}.w, 0, -)", {"tp=2", "", "a.s", "8x1"}, "tp=2: R"},
     {"*.w S(0;8,4|1)@tp\n*.s like({1}.w, 0/n)", {"tp=2", "", "a.s", "3"}, "tp=2: S(0;2,1|1)"},
     {"*.w S(0;8,4|1)@tp\n*.s like({1}.w, 0/n)",
@@ -224,8 +224,8 @@ static const apply_row apply_rows[] = {
     {"* S(0, unit=$a*$a)@tp", {"tp=2", "a=4000000000", "a", "8"}, "...a product is beyond 2^63-1"},
     {"* S(0, unit=128)@tp",
      {"tp=3", "", "q", "4096x8"},
-     "tensor \"q\" (4096x8): t.rules:1: S(0, unit=128)@tp: dimension 0: 32 units of 128 do not "
-     "divide by tp=3"},
+     "tensor \"q\" (4096x8): t.rules:1: S(0, unit=128)@tp: dimension 0: 32 units of 128 "
+     "cannot be divided evenly by tp=3"},
     {"* S(0, unit=128)@tp",
      {"tp=2", "", "q", "200x8"},
      "...dimension 0: 200 is not a multiple of unit=128"},
@@ -315,7 +315,7 @@ static const struct {
 } parse_rows[] = {
     {"", "t.rules: there are no rules"},
     {"# nothing\n\n", "t.rules: there are no rules"},
-    {"* R\na", "t.rules:2: \"a\": nothing follows the pattern; R keeps a tensor whole"},
+    {"* R\na", "t.rules:2: \"a\": no cut follows the pattern; R keeps a tensor whole"},
     {"a{b R", "t.rules:1: \"a{b R\": { without }"},
     {"a}b R", "t.rules:1: \"a}b R\": } without {"},
     {"a{b{c}} R", "t.rules:1: \"a{b{c}} R\": { cannot be inside { }"},
@@ -353,8 +353,8 @@ static const struct {
     {"* R pad(8,1)", "t.rules:1: \"* R pad(8,1)\": pad: dimension 8 is not between -8 and 7"},
     {"* R pad(-9,1)", "t.rules:1: \"* R pad(-9,1)\": pad: dimension -9 is not between -8 and 7"},
     {"* R pad(0,2) pad(1,2) pad(2,2) pad(3,2) pad(4,2) pad(5,2) pad(6,2) pad(7,2) pad(-1,2)",
-     "t.rules:1: \"* R pad(0,2) pad(1,2) pad(2,2) pad(3,2) pad(4,2) pad(5,2) pa…\": more than 8 "
-     "pads"},
+     "t.rules:1: \"* R pad(0,2) pad(1,2) pad(2,2) pad(3,2) pad(4,2) pad(5,2) pa…\": there "
+     "are more than 8 pads"},
     {"* R size(0)", "t.rules:1: \"* R size(0)\": size(dim, number) needs a number"},
     {"* R size(x,1)", "t.rules:1: \"* R size(x,1)\": size(dim, number) needs a dimension first"},
     {"* R size(-9,1)", "t.rules:1: \"* R size(-9,1)\": size: dimension -9 is not between -8 and 7"},
@@ -362,7 +362,7 @@ static const struct {
      "t.rules:1: \"* R size(0,1,2)\": size(dim, number) takes no more than these"},
     {"* R size(0,8) size(0,6)", "t.rules:1: \"* R size(0,8) size(0,6)\": size: dimension 0 twice"},
     {"* size(0,8)",
-     "t.rules:1: \"* size(0,8)\": nothing follows the pattern; R keeps a tensor whole"},
+     "t.rules:1: \"* size(0,8)\": no cut follows the pattern; R keeps a tensor whole"},
     {"* R pad(0,1,2,3)",
      "t.rules:1: \"* R pad(0,1,2,3)\": pad(dim, multiple, true size) takes no more than these"},
     {"* R pad(0,8) pad(1,8) pad(0,6)",

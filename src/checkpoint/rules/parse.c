@@ -124,7 +124,7 @@ static reshard_status check_whole(const rs_rules_parser *parser)
         return rs_fail(RESHARD_ERR_INVALID,
                        "a line with drop cannot have a cut, R, pad(), like() or name()");
     if (!says && !rule->is_drop && !parser->says_R)
-        return rs_fail(RESHARD_ERR_SYNTAX, "nothing follows the pattern; R keeps a tensor whole");
+        return rs_fail(RESHARD_ERR_SYNTAX, "no cut follows the pattern; R keeps a tensor whole");
     if (rule->is_even && rule->is_uneven)
         return rs_fail(RESHARD_ERR_INVALID, "even and uneven exclude each other");
     if (rule->is_zeros && !has_at(rule))

@@ -220,9 +220,9 @@ def add_refusals(batch):
         (build([member(b"a"), member(b"a", at=0)]), corrupt, "overlaps another"),
         (build([member(b"")]), corrupt, "has no name"), (build([member(b"a\0b")]), corrupt, "NUL"),
         (build([member(b"/etc/passwd")]), corrupt, "absolute"), (build([member(b"\\x")]), corrupt, "absolute"),
-        (build([member(b"..")]), corrupt, "leads out"), (build([member(b"../x")]), corrupt, "leads out"),
-        (build([member(b"a/../../x")]), corrupt, "leads out"), (build([member(b"a\\..\\x")]), corrupt, "leads out"),
-        (build([member(b"a/..")]), corrupt, "leads out"),
+        (build([member(b"..")]), corrupt, "leads outside"), (build([member(b"../x")]), corrupt, "leads outside"),
+        (build([member(b"a/../../x")]), corrupt, "leads outside"), (build([member(b"a\\..\\x")]), corrupt, "leads outside"),
+        (build([member(b"a/..")]), corrupt, "leads outside"),
         (build([member(flags=1)]), unsupported, "encrypted"), (build([member(local_flags=1)]), unsupported, "encrypted"),
         (build([member(flags=1 << 6)]), unsupported, "encrypted"), (build([member(flags=1 << 13)]), unsupported, "encrypted"),
         (build([member(flags=1 << 5)]), unsupported, "patch"),
@@ -244,7 +244,7 @@ def add_refusals(batch):
         (build(two, zip64=True, entries64=3), corrupt, "contradict each other"),
         (build(two, zip64=True, size64=2**63, size=0xffffffff), corrupt, "larger than the file"),
         (build(two, zip64=True, entries64=2**62, entries=0xffff, entries_here=0xffff), corrupt, "too small for its members"),
-        (build([deflated(b"x" * 10, size=10**6, local_size=10**6)]), corrupt, "larger than its compressed bytes can make"),
+        (build([deflated(b"x" * 10, size=10**6, local_size=10**6)]), corrupt, "more bytes than its compressed data can make"),
     ]
     for data, status, words in rows:
         batch.add(data, refused(status, words))

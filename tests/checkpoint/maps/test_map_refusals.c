@@ -80,7 +80,7 @@ static const bad_text bad_texts[] = {
     {"* = *\na = b", "map:1: * = * has to be the last line"},
     {"map a\nb = c", "map:1:6: expected a name"},
     {"map a b c\nb = c", "map:1:9: expected types"},
-    {"for n\na = b", "expected < behind n"},
+    {"for n\na = b", "expected < after n"},
     {"let n = \na = b", "expected a number or a $key"},
     {"let n = m\na = b", "m has no value"},
     {"let n = @tp\na = b", "\"@tp\": maps have no mesh, so there are no axes"},

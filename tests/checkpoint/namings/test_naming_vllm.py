@@ -341,7 +341,7 @@ class Like(EngineTest):
                             ('{"a": ["bf17", [3]]}', "the dtype is unknown"), ('{"a": ["bf16", 3]}', "expected a shape"),
                             ('{"a": ["bf16", [3], 4]}', "expected [dtype, shape]"), ('{"a": ["bf16", [-3]]}', "keys.json"),
                             ('{"a": ["bf16", [1,1,1,1,1,1,1,1,1]]}', "the shape has more than 8 dimensions"),
-                            ('{"a": ["bf16", []], "a": ["bf16", []]}', 'has "a" twice'), ('{"a": ["bf16", []]', "keys.json")]:
+                            ('{"a": ["bf16", []], "a": ["bf16", []]}', 'names "a" twice'), ('{"a": ["bf16", []]', "keys.json")]:
             path = self.write_text("keys.json", text)
             self.check_fails(["convert", self.at("hf"), self.at("out"), "--as", "vllm", "--like", path], 1, words)
         self.check_fails(["convert", self.at("hf"), self.at("out"), "--as", "vllm", "--like", self.at("none.json")], 1, "none.json")
