@@ -97,8 +97,7 @@ static int print_page(void)
 int cli_bench_run(int argc, char **argv)
 {
     if (argc == 0)
-        return cli_fail(CLI_USAGE,
-                        "bench: no measurement is given; reshard bench --help lists them");
+        return cli_fail(CLI_USAGE, "bench: name a measurement; reshard bench --help lists them");
     const measurement *m = find(argv[0]);
     if (m == NULL)
         return cli_options_ask_help(argc, argv) ? print_page() : fail_unknown(argv[0]);

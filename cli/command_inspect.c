@@ -145,7 +145,7 @@ static int run(const cli_command *command, int argc, char **argv)
                                         : "include");
     if (code == CLI_DONE && !values.drawing.draw &&
         (values.drawing.svg != NULL || values.drawing.ascii || values.drawing.slices.count != 0))
-        code = cli_fail(CLI_USAGE, "inspect: pictures are of one tensor; name it with --draw");
+        code = cli_fail(CLI_USAGE, "inspect: a picture shows one tensor; name it with --draw");
     if (code == CLI_DONE)
         code = cli_work_begin(&work);
     if (code != CLI_DONE)

@@ -176,21 +176,20 @@ static int run(const cli_command *command, int argc, char **argv)
         return CLI_DONE;
     }
     if (names_map(family) && values.rules != NULL)
-        return cli_fail(CLI_USAGE, "rules: --rules is of no use for a map");
+        return cli_fail(CLI_USAGE, "rules: --rules has no effect on a map; leave it out");
     if (names_map(family))
         return print_map(family, &values);
     if (values.path != NULL && family != NULL)
         return cli_fail(CLI_USAGE, "rules: give either the family \"%s\" or --for, not both",
                         family);
     if (values.as != NULL && (values.path == NULL || values.rules != NULL))
-        return cli_fail(CLI_USAGE,
-                        values.path == NULL
-                            ? "rules: --as is only for use with --for"
-                            : "rules: --as drafts a map, for which --rules is of no use");
+        return cli_fail(CLI_USAGE, values.path == NULL
+                                       ? "rules: --as needs --for"
+                                       : "rules: --as drafts a map; leave out --rules");
     if (values.rules != NULL && values.path == NULL)
-        return cli_fail(CLI_USAGE, "rules: --rules is only for use with --for");
+        return cli_fail(CLI_USAGE, "rules: --rules needs --for");
     if (values.opening.config != NULL && values.path == NULL)
-        return cli_fail(CLI_USAGE, "rules: --config is only for use with --for");
+        return cli_fail(CLI_USAGE, "rules: --config needs --for");
     if (values.path != NULL)
         return print_draft(&values);
     if (family != NULL)

@@ -379,7 +379,7 @@ static int check_distances(cli_checkpoint_values *values)
 {
     reshard_comparison_options *comparing = &values->comparing;
     if (comparing->by_digest && (comparing->measure || values->tolerances.count != 0))
-        return cli_fail(CLI_USAGE, "--digest does not tell how far numbers are apart; leave it out "
+        return cli_fail(CLI_USAGE, "--digest cannot tell how far apart numbers are; leave it out "
                                    "with --stats and --tolerance");
     return cli_tolerance_parse(&values->tolerances, &comparing->tolerance,
                                &comparing->tolerance_l2);

@@ -139,7 +139,7 @@ static int run(int argc, char **argv)
     if (!cli_ranks_are_first() && first_answers(command, is_help, argc, argv))
         return CLI_DONE;
     if (argc == 0)
-        return cli_fail(CLI_USAGE, "no command is given; reshard --help lists them");
+        return cli_fail(CLI_USAGE, "name a command; reshard --help lists them");
     if (argv[0][0] == '-')
         return run_global_option(argc, argv);
     if (strcmp(argv[0], "help") == 0)

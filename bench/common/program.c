@@ -50,7 +50,7 @@ static int run(const char *program, const cli_command *const *commands, int coun
     if (!cli_ranks_are_first() && (command == NULL || is_help || !command->shares_work))
         return CLI_DONE;
     if (argc == 0)
-        return cli_fail(CLI_USAGE, "bench: no measurement is given; %s --help lists them", program);
+        return cli_fail(CLI_USAGE, "bench: name a measurement; %s --help lists them", program);
     if (command == NULL && is_help)
         print_page(program, commands, count);
     else if (command == NULL && strcmp(argv[0], "--version") == 0)

@@ -39,7 +39,7 @@ static int read_stream(FILE *stream, const char *name, char **out_text)
         code = cli_fail(CLI_USAGE, "%s is longer than %zu bytes, too long for a spec", name,
                         file_bytes_max);
     else if (length != 0 && memchr(text, '\0', length) != NULL)
-        code = cli_fail(CLI_USAGE, "%s has a NUL byte, which no spec has", name);
+        code = cli_fail(CLI_USAGE, "%s has a NUL byte, which a spec cannot have", name);
     if (code != CLI_DONE) {
         free(text);
         return code;

@@ -25,5 +25,5 @@ int cli_library_can_open(void)
 
 const char *cli_library_error(void)
 {
-    return "a static program opens no libraries";
+    return "a static program cannot load libraries";
 }

@@ -91,7 +91,7 @@ class Casts(ConvertTest):
                         ["--dtype", "a.*=bf16", "--dtype", "*.w=f16"], ["--rename", "*=x.{1}", "--rename", "a.w=b"]]:
             with self.subTest(options):
                 option = options[0].strip("-")
-                self.fails("late", "x", *options, words=f'{option} "{options[-1]}": has no effect, because every tensor that it '
+                self.fails("late", "x", *options, words=f'{option} "{options[-1]}" has no effect: every tensor that it '
                            f"matches is matched by an earlier {option}")
         # The cast of everything is for the rest, even if there is none.
         self.convert("late", "rest", "--dtype", "*.norm=f16", "--dtype", "*.w=f16", "--dtype", "bf16")

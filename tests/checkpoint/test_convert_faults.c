@@ -363,7 +363,7 @@ static void test_faults__memory_that_changes(void **state)
     m.active = true;
     assert_int_equal(convert_meddled(&m, files.expected, files.target, &whole), RESHARD_ERR_CHECK);
     assert_non_null(m.hurt);
-    assert_non_null(strstr(reshard_error_text(), "tensor \"b\": what was about to be written"));
+    assert_non_null(strstr(reshard_error_text(), "tensor \"b\": the bytes about to be written"));
     assert_false(convert_case_exists(files.target));
     convert_case_remove(&files);
     assert_int_equal(rs_folder_remove(NULL, files.expected), RESHARD_OK);
@@ -382,7 +382,7 @@ static void test_faults__source_that_changes(void **state)
     assert_int_equal(convert(NULL, files.source, other.source, &whole), RESHARD_OK);
     assert_int_equal(convert_meddled(&m, other.source, files.target, &options), RESHARD_ERR_CHECK);
     assert_non_null(
-        strstr(reshard_error_text(), "other/model.safetensors: changed while it was converted"));
+        strstr(reshard_error_text(), "other/model.safetensors: changed during the conversion"));
     assert_false(convert_case_exists(files.target));
     assert_true(convert_case_exists(files.partial));
     convert_case_remove(&files);

@@ -83,9 +83,9 @@ BAD = {
     "unknown dtype": (entry(dtype="F128"), "dtype"),
     "lower-case dtype": (entry(dtype="f32"), "dtype"),
     "dtype as object": (raw_entry("dtype", '{"F32":null}'), "dtype"),
-    "no dtype": (text('"a":{"shape":[2,2],"data_offsets":[0,16]}'), "without dtype"),
-    "no shape": (text('"a":{"dtype":"F32","data_offsets":[0,16]}'), "without dtype"),
-    "no offsets": (text('"a":{"dtype":"F32","shape":[2,2]}'), "without dtype"),
+    "no dtype": (text('"a":{"shape":[2,2],"data_offsets":[0,16]}'), "lacks dtype"),
+    "no shape": (text('"a":{"dtype":"F32","data_offsets":[0,16]}'), "lacks dtype"),
+    "no offsets": (text('"a":{"dtype":"F32","shape":[2,2]}'), "lacks dtype"),
     "hole": (files.frame({"a": {**F, "shape": [1], "data_offsets": [0, 4]},
                           "b": {**F, "shape": [1], "data_offsets": [8, 12]}}, D16[:12]), "should begin at 4"),
     "overlap": (files.frame({"a": {**F, "shape": [2], "data_offsets": [0, 8]},
@@ -195,7 +195,7 @@ class CorpusTest(FolderTest):
     def test_folders(self):
         path = f"{self.folder}/f"
         os.mkdir(path)
-        self.check_fails(["inspect", path], 1, "no checkpoint that reshard knows; it looked for model.safetensors.index.json (hf), metadata.pkl (torch-checkpointing), ")
+        self.check_fails(["inspect", path], 1, "not a checkpoint that reshard knows; it looked for model.safetensors.index.json (hf), metadata.pkl (torch-checkpointing), ")
         self.check_fails(["inspect", f"{self.folder}/none"], 1, "no such file")
         files.write(f"{path}/x.safetensors", {"a": ("U8", (4,), b"abcd")})
         files.write(f"{path}/y.safetensors", {"b": ("U8", (4,), b"abcd")})
@@ -228,13 +228,13 @@ class IndexTest(FolderTest):
         for text, words in [
                 ({"weight_map": {**good, "b": "none.safetensors"}}, "none.safetensors"),
                 ({"weight_map": {**good, "c": "other"}}, 'other holds tensor "c"'),
-                ({"weight_map": {**good, "b": "../other"}}, "not the name of a file"),
-                ({"weight_map": {**good, "b": "/etc/passwd"}}, "not the name of a file"),
-                ({"weight_map": {**good, "b": "sub/other"}}, "not the name of a file"),
-                ({"weight_map": {**good, "b": "sub/../../other"}}, "not the name of a file"),
-                ({"weight_map": {**good, "b": "other/"}}, "not the name of a file"),
-                ({"weight_map": {**good, "b": ""}}, "not the name of a file"),
-                ({"weight_map": {**good, "b": "other\0"}}, "not the name of a file"),
+                ({"weight_map": {**good, "b": "../other"}}, "expected the name of a file"),
+                ({"weight_map": {**good, "b": "/etc/passwd"}}, "expected the name of a file"),
+                ({"weight_map": {**good, "b": "sub/other"}}, "expected the name of a file"),
+                ({"weight_map": {**good, "b": "sub/../../other"}}, "expected the name of a file"),
+                ({"weight_map": {**good, "b": "other/"}}, "expected the name of a file"),
+                ({"weight_map": {**good, "b": ""}}, "expected the name of a file"),
+                ({"weight_map": {**good, "b": "other\0"}}, "expected the name of a file"),
                 ({"weight_map": {**good, "b": 1}}, "names of files only"),
                 ({"weight_map": []}, "not an object"),
                 ({"metadata": {}}, "no weight_map"),
@@ -276,7 +276,7 @@ class ShardedTest(FolderTest):
         self.assertEqual(found["format"], "dcp-safetensors")
         self.assertEqual([(t["name"], t["shape"], len(t["shards"])) for t in found["tensors"]],
                          [("norm", [3], 1), ("w", [6, 3], 3)])
-        self.assertIn("do not say the full shape of 1 tensors", found["notes"][0])
+        self.assertIn("do not give the full shape of 1 tensors", found["notes"][0])
         self.read_text("inspect", self.folder)
 
     def test_what_is_wrong_names_tensor_and_file(self):
@@ -298,7 +298,7 @@ class ShardedTest(FolderTest):
                 ([("x", "w", (2,), at(1))], {}, "hold 2 of the 3"),
                 ([("x", "w", (2,), at(2**63 - 1))], {}, "out of range"),
                 ([("x", "w", (2,), at(-1))], {}, "whole number"),
-                ([("x", "w", (8,), at(0)), ("y", "w", (8,), at(8))], {"dtype": {"x": "F4", "y": "F4"}}, "carried whole"),
+                ([("x", "w", (8,), at(0)), ("y", "w", (8,), at(8))], {"dtype": {"x": "F4", "y": "F4"}}, "copied whole"),
         ]:
             with self.subTest(words):
                 self.write_pieces(*pieces, **options)

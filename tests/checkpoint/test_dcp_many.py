@@ -72,8 +72,8 @@ class ManyTest(test_dcp.DcpTest):
 
         def unused(writer):
             last(writer)[0].fqn = "nobody"
-        for change, words in ((outside, 'its file "../x"'), (negative, "a list of sizes holds what is not a size"),
-                              (flat, "1 numbers for 2 dimensions"), (lost, 'tensor "t1": no file is named for its chunk [63:64,0:3]'),
+        for change, words in ((outside, 'its file "../x"'), (negative, "a list of sizes holds something that is not a size"),
+                              (flat, "there are 1 numbers for 2 dimensions"), (lost, 'tensor "t1": no file is named for its chunk [63:64,0:3]'),
                               (other, "an object of class _RdmaObjectInfo where _StorageInfo should be"),
                               (unused, 'tensor "t1": no file is named for its chunk [63:64,0:3]')):
             with self.subTest(words=words):
@@ -94,7 +94,7 @@ class ManyTest(test_dcp.DcpTest):
                   for rank in range(ranks)]
         for entry in found["tensors"]:
             self.assertEqual((entry["shape"], entry["shards"]), ([ranks * dcp_many.ROWS, dcp_many.COLUMNS], shards))
-        self.assertIn(f"{ranks * tensors} entries were not opened", " ".join(found["notes"]))
+        self.assertIn(f"the {ranks * tensors} entries that it lists are opened when", " ".join(found["notes"]))
         for options in (("--to", "tp=4"), ("--format", "hf")):
             self.assertIn(f"{tensors} tensors", self.read_text("plan", self.at("many"), *options))
         for command in (("inspect", self.at("many"), "--json"), ("plan", self.at("many"), "--to", "tp=4"), ("plan", self.at("many"), "--format", "hf")):

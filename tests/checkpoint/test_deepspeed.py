@@ -145,9 +145,9 @@ class Reading(ZeroTest):
         self.assertEqual(files.read_hf(self.at("hf")), sixteen)
         self.assertIn('only "module" is taken', said)
         self.assertIn("13 tensors under \"module\" are the 16-bit weights", " ".join(self.read_json("inspect", self.at("in"))["notes"]))
-        self.assertIn('13 tensors ("module.conv" and others) say again what others hold', self.convert("in", "dcp", "--format", "dcp", "--to", "dp=2"))
+        self.assertIn('13 tensors ("module.conv" and others) repeat what others hold', self.convert("in", "dcp", "--format", "dcp", "--to", "dp=2"))
         self.make(3, 3)
-        self.check_fails(("convert", self.at("in"), self.at("out"), "--only", "module"), 1, 'only "module": no tensor is under that name')
+        self.check_fails(("convert", self.at("in"), self.at("out"), "--only", "module"), 1, 'only "module": no tensor')
 
     def test_module_in_front_is_cut(self):
         for stage in (2, 3):
@@ -306,7 +306,7 @@ class Grids(ZeroTest):
         self.check_grid(made)
         notes = " ".join(self.read_json("inspect", self.at("in"))["notes"])
         self.assertIn("over 2 data-parallel ranks, 2 tensor parallel ranks and 2 stages of a pipeline", notes)
-        self.assertIn("3 tensors are in several stages of the pipeline", notes)
+        self.assertIn("3 tensors are stored by several stages of the pipeline", notes)
         os.unlink(self.at("in/layer_01-model_01-model_states.pt"))
         self.check_fails(("inspect", self.at("in")), 1, "the file of layer 1 of tensor parallel rank 1 is missing")
 
@@ -328,9 +328,9 @@ class Grids(ZeroTest):
     def test_cuts_that_cannot_be_known(self):
         def spoil(**changes):
             return {**self.INFO, **changes}
-        for info, words in ((None, "no file says how it is cut (universal_checkpoint_info); the rules of its family and its config.json would"),
-                            (spoil(parameter_to_average_patterns=["1.up.bias"]), "is the average of what tensor parallel ranks hold"),
-                            (spoil(tp_replicated_parameter_patterns=["(a|b)"]), 'has the pattern "(a|b)", which uses more'),
+        for info, words in ((None, "no file says how it is cut (universal_checkpoint_info); put its config.json beside it"),
+                            (spoil(parameter_to_average_patterns=["1.up.bias"]), "is an average over tensor parallel ranks"),
+                            (spoil(tp_replicated_parameter_patterns=["(a|b)"]), 'has the pattern "(a|b)", which uses parts'),
                             (spoil(sub_param_shard_widths={}), "not a multiple of the 2 tensor parallel ranks"),
                             (spoil(tp_replicated_parameter_patterns=[]), "shape"),
                             (spoil(parameter_with_row_parallelism_patterns=[r"\d+.*"]), "along dim 1"),
@@ -456,14 +456,14 @@ class Refusals(ZeroTest):
         for stage in (2, 3):
             self.check_refused("the optimizer file of data-parallel rank 1 (mp rank 0) is missing; there are 4 ranks", stage, 4,
                                after=self.unlink("bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt"))
-            self.check_refused("its group 0 is cut over 4 ranks, but there are files of 3", stage, 4,
+            self.check_refused("its group 0 is cut over 4 ranks, but there are files for 3", stage, 4,
                                after=self.unlink("bf16_zero_pp_rank_3_mp_rank_00_optim_states.pt"))
         self.check_refused("mp_rank_00_model_states.pt is missing", after=self.unlink("mp_rank_00_model_states.pt"))
         self.check_refused("the model file of data-parallel rank 2 (mp rank 0) is missing", 3, 4,
                            after=self.unlink("zero_pp_rank_2_mp_rank_00_model_states.pt"))
         self.check_refused("the files *_optim_states.pt are missing; in ZeRO's checkpoints they hold the weights", 3, 2,
                            after=self.unlink(*(f"bf16_zero_pp_rank_{rank}_mp_rank_00_optim_states.pt" for rank in range(2))))
-        self.check_refused("is of the same rank as", after=lambda: shutil.copy(
+        self.check_refused("belongs to the same rank as", after=lambda: shutil.copy(
             self.at("in/bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt"), self.at("in/zero_pp_rank_1_mp_rank_00_optim_states.pt")))
 
     def test_numbers(self):
@@ -527,7 +527,7 @@ class Refusals(ZeroTest):
         def fragment(kind, rank, value):
             if kind == "model" and rank == 1:
                 value["frozen_param_fragments"].pairs["vision.w"] = zero_files.flat(bytes(2), "BF16")
-        self.check_refused("but there are 10 weights, and 0 of padding", change=shorter)
+        self.check_refused("but there are 10 weights and 0 elements of padding", change=shorter)
         self.check_refused("its sub-group 0 has 10 elements, but the first rank's has", 3, change=shares, states=())
         self.check_refused("have 762 elements, but the files of its 3 ranks hold 222", change=larger)
         self.check_refused("the parameters of group 0 have more than 2^63 elements", change=endless)
@@ -606,22 +606,22 @@ class Refusals(ZeroTest):
         def counts(kind, rank, value):
             if kind == "optim":
                 value["optimizer_state_dict"]["partition_count"] = 4
-        self.check_refused("is of ZeRO stage 1, but the first rank's file is of stage 2; are these two checkpoints in one folder?", change=other_stage)
+        self.check_refused("has ZeRO stage 1, but the first rank's file has stage 2; are there two checkpoints in one folder?", change=other_stage)
         for stage in (2, 3):
             for step_tensor in (False, True):
-                self.check_refused('state "step" of group 0 is another number than in the first rank\'s file; are these of two steps?', stage,
+                self.check_refused('state "step" of group 0 has another value than in the first rank\'s file; do the files come from two steps?', stage,
                                    change=other_step, step_tensor=step_tensor)
         self.check_refused("group 0 has 0 states, but 3 in the first rank's file", change=no_state)
         self.check_refused('state "exp_avg" of group 0 is missing; the first rank\'s file has it', change=other_state)
         self.check_refused("has 1 groups, but the first rank's file has 2", change=fewer)
-        self.check_refused("is of dtype bf16, but the first rank's is of f32", change=half)
-        self.check_refused("its group 0 is cut over 4 ranks, but there are files of 3", change=counts)
+        self.check_refused("has dtype bf16, but f32 in the first rank's file", change=half)
+        self.check_refused("its group 0 is cut over 4 ranks, but there are files for 3", change=counts)
         self.make(3, 3)
         self.make(2, 3).write(self.at("in3"))
         zero = self.make(3, 3)
         for rank in range(3):
             shutil.copy(self.at(f"in3/bf16_zero_pp_rank_{rank}_mp_rank_00_optim_states.pt"), self.at("in"))
-        self.check_fails(("inspect", self.at("in")), 1, "is a model file of stage 3, but the optimizer's files are of stage 2")
+        self.check_fails(("inspect", self.at("in")), 1, "is a model file of stage 3, but the optimizer's files have stage 2")
 
     def test_foreign_classes(self):
         def with_value(key, made):
@@ -636,7 +636,7 @@ class Refusals(ZeroTest):
 
         class_of = torch_files.Call(torch_files.Global("some.module", "Strange"), new=True, state={"x": 1})
         self.check_refused("its zero_stage is some.module.Strange", change=with_value("zero_stage", class_of))
-        self.check_refused("is of ZeRO stage 4", change=with_value("zero_stage", 4))
+        self.check_refused("has ZeRO stage 4", change=with_value("zero_stage", 4))
         self.check_refused("its array of weights of group 0 is some.module.Strange", change=with_value("single_partition_of_fp32_groups", class_of))
 
         def mapping(kind, rank, value):
@@ -669,7 +669,7 @@ class Refusals(ZeroTest):
             if kind == "optim":
                 value["optimizer_state_dict"]["partition_count"] = [1, 2]
                 value["optimizer_state_dict"]["param_slice_mappings"] = []
-        self.check_refused("its group 1 is cut over 2 ranks, but there are files of 3", change=names)
+        self.check_refused("its group 1 is cut over 2 ranks, but there are files for 3", change=names)
 
         def expert(kind, rank, value):
             if kind == "optim":

@@ -130,7 +130,7 @@ class Dequantize(ConvertTest):
             report = self.convert("source", dtype, "--dequantize", to, "--verify")
             expected = {name: made(dtype) for name, made in wanted.items()}
             self.assertTrue(files.read_hf(self.at(dtype)) == {**expected, "a.bias": model["a.bias"]})
-            self.assertIn("dequantised: 5 tensors; 6 of scales and their kin are left out", report["notes"])
+            self.assertIn("dequantised: 5 tensors; 6 of scales and the like are left out", report["notes"])
             with open(self.at(f"{dtype}/config.json"), encoding="utf-8") as file:
                 config = json.load(file)
             self.assertEqual(config, {**CONFIG, "torch_dtype": {"BF16": "bfloat16", "F16": "float16", "F32": "float32"}[dtype]})
@@ -165,7 +165,7 @@ class Dequantize(ConvertTest):
             "rows.weight": by(lambda r, c: rows[r]), "flat.weight": by(lambda r, c: rows[r]), "half.weight": by(lambda r, c: exact[r], e5m2),
             "e8m0.weight": by(lambda r, c: 2.0**(powers[r] - 127)), "one.weight": by(lambda r, c: rows[0]),
             "one1.weight": by(lambda r, c: rows[0]), "experts.up": by(lambda r, c: rows[r], shape=(2, 10, 30))})
-        self.assertIn("dequantised: 7 tensors; 8 of scales and their kin are left out", report["notes"])
+        self.assertIn("dequantised: 7 tensors; 8 of scales and the like are left out", report["notes"])
 
     def test_codes_that_are_tied(self):
         """Two tensors may share their codes and have other scales: they are no longer tied then."""
@@ -321,7 +321,7 @@ class Dequantize(ConvertTest):
                 self.assertEqual(file.read(), after)
         self.write_text("source/hf_quant_config.json", "{}")
         report = self.convert("source", "no-quant", "--dequantize", "bf16")
-        self.assertIn("left out: hf_quant_config.json, which tells how weights are quantised", report["notes"])
+        self.assertIn("left out: hf_quant_config.json, which says how weights are quantised", report["notes"])
         self.assertNotIn("hf_quant_config.json", os.listdir(self.at("no-quant")))
 
     def test_refusals(self):
@@ -336,7 +336,7 @@ class Dequantize(ConvertTest):
             ({"n.weight_packed": tensor(self.rnd, "U8", 8, 8), "n.weight_scale": tensor(self.rnd, "F8_E4M3", 8, 1),
               "n.weight_global_scale": one}, {"quantization_config": {"quant_method": "compressed-tensors"}}, "by nvfp4"),
             ({"a": one}, {}, "no tensor is quantised"),
-            ({"a.weight": tensor(self.rnd, "F8_E4M3", 4, 4)}, {"quantization_config": {"quant_method": "fp8"}}, "has its scales"),
+            ({"a.weight": tensor(self.rnd, "F8_E4M3", 4, 4)}, {"quantization_config": {"quant_method": "fp8"}}, "there are no scales"),
             ({"a.weight": tensor(self.rnd, "F8_E4M3", 300, 10), "a.weight_scale_inv": ("F32", (3, 1), floats([1, 2, 3]))}, {},
              'tensor "a.weight" [300, 10] cannot be dequantised by scales "a.weight_scale_inv" [3, 1] of f32: how many of the 300 elements '
              "of dimension 0 share one of 3 scales is not clear"),
@@ -360,7 +360,7 @@ class Dequantize(ConvertTest):
         self.write_hf("good", {"a.weight": tensor(self.rnd, "F8_E4M3", 4, 4), "a.weight_scale": one})
         self.fails("good", "x", "--dequantize", "f64", words="dequantised to bf16, f16 or f32, not to f64")
         self.fails("good", "x", "--dequantize", "bf17", words='did you mean "bf16"?', code=2)
-        self.fails("good", "x", "--dequantize", "bf16", "--dtype", "a.*=f32", words="is dequantised to bf16, and not cast")
+        self.fails("good", "x", "--dequantize", "bf16", "--dtype", "a.*=f32", words="is dequantised to bf16, so it cannot also be cast")
 
 
 if __name__ == "__main__":

@@ -53,7 +53,7 @@ class DraftTest(CommandTest):
         """Fills some lines in as R and drops the others: exactly the tensors of the former must be left."""
         everything = [*names, *too_long]
         lines = self.draft(everything)
-        self.assertEqual(lines[0], f"# Rules for {len(everything)} tensors, of which no family knows the names")
+        self.assertEqual(lines[0], f"# Rules for {len(everything)} tensors, whose names no family knows")
         self.assertTrue(lines[1].startswith("# In place of ???"))
         self.assertEqual(lines[-1], "every:  S(0)@fsdp")
         kept, filled, seen = [], [], []

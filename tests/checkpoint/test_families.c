@@ -148,7 +148,7 @@ static const struct {
      "dp=2,pp=3,tp=2: S(0)@tp, A(2)@pp"},
     {0, "tp=3", "model.layers.0.self_attn.q_proj.weight 64x64",
      "tensor \"model.layers.0.self_attn.q_proj.weight\" (64x64): llama:21: S(0, "
-     "unit=$head_rows)@tp: dimension 0: 8 units of 8 do not divide by tp=3"},
+     "unit=$head_rows)@tp: dimension 0: 8 units of 8 cannot be divided evenly by tp=3"},
     {0, "tp=2", "model.vision.patch.weight 3x3",
      "tensor \"model.vision.patch.weight\" (3x3): no rule of llama matches its name"},
     {0, "pp=2", "model.layers.3.mlp.up_proj.weight 96x64",
@@ -163,11 +163,12 @@ static const struct {
     {2, "tp=2", "model.layers.0.self_attn.q_proj.weight_scale_inv 16x16", "tp=2: S(0)"},
     {2, "tp=5", "model.layers.0.mlp.down_proj.weight_scale_inv 16x24",
      "tensor \"model.layers.0.mlp.down_proj.weight_scale_inv\" (16x24): llama:38: S(1, "
-     "unit=$weight_block_columns)@tp: dimension 1: 24 blocks or groups do not divide by tp=5"},
+     "unit=$weight_block_columns)@tp: dimension 1: 24 blocks or groups cannot be divided evenly by "
+     "tp=5"},
     {2, "tp=2", "model.layers.0.mlp.down_proj.weight 64x96", "tp=2: S(1, unit=4)"},
     {2, "tp=5", "model.layers.0.mlp.down_proj.weight 64x96",
      "tensor \"model.layers.0.mlp.down_proj.weight\" (64x96): llama:38: S(1, "
-     "unit=$weight_block_columns)@tp: dimension 1: 24 units of 4 do not divide by tp=5"},
+     "unit=$weight_block_columns)@tp: dimension 1: 24 units of 4 cannot be divided evenly by tp=5"},
     {3, "tp=2", "h.0.attn.c_attn.weight 48x144", "tp=2: S(1;48,48,48, unit=12)"},
     {3, "tp=2", "transformer.h.0.attn.c_attn.bias 144", "tp=2: S(0;48,48,48, unit=12)"},
     {3, "tp=2", "h.0.attn.c_proj.weight 48x48", "tp=2: S(0, unit=12)"},

@@ -220,15 +220,15 @@ class GgufTest(support.CommandTest):
         for wrong, words in (({"split.no": (gguf.U16, 0)}, "is part 1 of 3 by its key-values, and 3 of 3 by its name"),
                              ({"split.count": (gguf.U16, 4)}, "is part 3 of 4 by its key-values, and 3 of 3"),
                              ({"split.count": None}, "is part 3 of 1 by its key-values"),
-                             ({"split.tensors.count": (gguf.I32, 99)}, "and say that there are 99"),
-                             ({"split.no": (gguf.TEXT, "2")}, 'key "split.no": has to be a whole number')):
+                             ({"split.tensors.count": (gguf.I32, 99)}, "but say that there are 99"),
+                             ({"split.no": (gguf.TEXT, "2")}, 'key "split.no" must be a whole number')):
             self.parts(tensors, 3, **wrong)
             self.check_fails(["inspect", self.at("parts")], 1, words)
         self.parts(tensors, 3)
         shutil.copy(self.at("parts/m-00002-of-00003.gguf"), self.at("alone.gguf"))
-        self.check_fails(["inspect", self.at("alone.gguf")], 1, "is part 2 of 3 by its key-values; its name has to end in -00002-of-00003.gguf")
+        self.check_fails(["inspect", self.at("alone.gguf")], 1, "is part 2 of 3 by its key-values; rename it to end in -00002-of-00003.gguf")
         os.rename(self.at("parts/m-00002-of-00003.gguf"), self.at("parts/other.gguf"))
-        self.check_fails(["inspect", self.at("parts")], 1, "holds 3 GGUF files that are not the parts of one")
+        self.check_fails(["inspect", self.at("parts")], 1, "holds 3 GGUF files that are not parts of one model")
         os.remove(self.at("parts/other.gguf"))
         self.check_fails(["inspect", self.at("parts")], 1, "m-00002-of-00003.gguf is missing")
 
@@ -236,7 +236,7 @@ class GgufTest(support.CommandTest):
         for name in ("m-00001-of-65536", "m-00000-of-00002", "m-00003-of-00002", "m-00001-of-00000"):
             path = self.at(name + ".gguf")
             gguf.write(path, [], [])
-            self.check_fails(["inspect", path], 1, "parts are numbered from 1, and 65535 is the most")
+            self.check_fails(["inspect", path], 1, "parts are numbered from 1 to at most 65535")
             os.remove(path)
 
     def test_which_files(self):

@@ -269,7 +269,7 @@ class GgufNamesTest(support.CommandTest):
                 shutil.rmtree(f"{self.folder}/out", ignore_errors=True)
                 model = self.make(architecture, build, more)
                 said = self.read_text("convert", f"{self.folder}/m.gguf", f"{self.folder}/out", "--as", "hf", "--verify")
-                self.assertIn("its tokenizer is not converted", said)
+                self.assertIn("the tokenizer is not converted", said)
                 found = files.read(f"{self.folder}/out/model.safetensors")[0]
                 self.assertEqual(sorted(found), sorted(model.hf))
                 for name, tensor in model.hf.items():
@@ -309,7 +309,7 @@ class GgufNamesTest(support.CommandTest):
 
     def test_scaled_rotary_embeddings_are_said(self):
         self.make("llama", llama, {})
-        self.assertIn("rope_scaling has to be added", self.read_text("inspect", f"{self.folder}/m.gguf"))
+        self.assertIn("add rope_scaling", self.read_text("inspect", f"{self.folder}/m.gguf"))
 
 
 if __name__ == "__main__":

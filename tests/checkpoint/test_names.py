@@ -61,9 +61,9 @@ class Rename(ConvertTest):
     def test_names_that_cannot_be(self):
         self.write_hf("bytes", {"\u00e9.w": tensor(random.Random(SEED), "U8", 4)})
         for source, rename, words in [
-                ("plain", "model.layers.{0..}.*=layer.{2}", 'two tensors are to have the name "layer.input_layernorm.weight"'),
-                ("plain", "lm_head.weight=model.norm.weight", 'two tensors are to have the name "model.norm.weight"'),
-                ("plain", "transformer.*={1}", 'rename "transformer.*={1}": matches no tensor'),
+                ("plain", "model.layers.{0..}.*=layer.{2}", 'two tensors would have the name "layer.input_layernorm.weight"; rename one of them'),
+                ("plain", "lm_head.weight=model.norm.weight", 'two tensors would have the name "model.norm.weight"; rename one of them'),
+                ("plain", "transformer.*={1}", 'rename "transformer.*={1}" matches no tensor'),
                 ("plain", "lm_head.weight", 'rename "lm_head.weight": expected GLOB=NAME'),
                 ("plain", "lm_head.weight=", "expected GLOB=NAME"), ("plain", "=x", "expected GLOB=NAME"),
                 ("plain", "{a=x", 'rename "{a=x"'), ("plain", "*={2}", "one of 1 wildcards"), ("plain", "*={x", "wildcards and }"),

@@ -81,10 +81,10 @@ class RankFiles(ConvertTest):
         done = support.run("convert", self.at(source), self.at("x"), *options, "--dry-run")
         if done.returncode == 0:
             return False
-        found = re.fullmatch(r'reshard: tensor "t(\d+)": ranks hold boxes that overlap in part:[^\n]*\n', done.stderr)
+        found = re.fullmatch(r'reshard: tensor "t(\d+)": ranks hold boxes that partly overlap:[^\n]*\n', done.stderr)
         self.assertIsNotNone(found, done.stderr)
         self.assertRegex(lines[int(found[1])], r"\|.*@.*@")
-        self.fails(source, "x", *options, "--format", "rank-files", words="overlap in part")
+        self.fails(source, "x", *options, "--format", "rank-files", words="partly overlap")
         return True
 
     def test_every_placement_comes_back(self):
@@ -136,7 +136,7 @@ class RankFiles(ConvertTest):
                 found = self.read_json("inspect", path)
                 self.assertEqual({t["name"]: (t["shape"], t["whole_shape"], t["whole_spec"]) for t in found["tensors"]},
                                  {key: shapes[key] for key in ("a", "b", "late") if rank == 1 or key != "late"})
-                self.assertEqual(found["notes"], [f"{name.format(rank)} is the file of rank {rank}, one of 2 of tp=2: the others are not read"])
+                self.assertEqual(found["notes"], [f"{name.format(rank)} is the file of rank {rank}, one of 2 of tp=2; the others are ignored"])
                 self.assertRegex(self.read_text("inspect", path), r"a +F32 +6x4 +96 B +part of 10x4, tp=2: S\(0\)")
                 for command in (["convert", path, self.at("x")], ["plan", path, "--to", "tp=4"], ["digest", path], ["verify", path, path]):
                     self.check_fails(command, 1, whole)
@@ -153,7 +153,7 @@ class RankFiles(ConvertTest):
         self.assertEqual(data.count(b'\\"rank\\":1'), 1)
         with open(path, "wb") as file:
             file.write(data.replace(b'\\"rank\\":1', b'\\"rank\\":7'))
-        self.check_fails(["inspect", path], 1, "is of rank 7, which tp=2 does not have")
+        self.check_fails(["inspect", path], 1, "rank 7, which tp=2 does not have")
 
     def test_flat_cuts(self):
         """A flat shard is a line. Our own files say of what; from files of others the shape cannot be found."""

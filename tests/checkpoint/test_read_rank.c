@@ -232,7 +232,7 @@ static void test_read_rank__refusals(void **state)
         fail_msg("%s", reshard_error_text());
     reshard_rank_tensor wrong = mine.tensors[GRID];
     wrong.tensor = TENSORS;
-    expect(checkpoint, &wrong, RESHARD_ERR_RANGE, "tensor 7 of 7");
+    expect(checkpoint, &wrong, RESHARD_ERR_RANGE, "no tensor 7; there are 7");
     wrong.tensor = SCALAR;
     expect(checkpoint, &wrong, RESHARD_ERR_MISMATCH, "\"g\" has the shape");
     const int64_t smaller[][2] = {

@@ -46,7 +46,7 @@ class Items(TorchTest):
                 notes = self.read_json("inspect", self.at(f"{body}{i}"))["notes"]
                 # Where tensors do not say it themselves, nobody knows which axis cut first.
                 self.assertEqual(len(notes), int(texts == ("S0", "S0") and body != "torch"), notes)
-                self.assertTrue(all("the metadata does not tell in which order" in note for note in notes), notes)
+                self.assertTrue(all("the metadata does not give their order" in note for note in notes), notes)
         whole, world = self.model["a.weight"], 6
         for rank in range(world):
             local = item_files.local_part(whole, (2, 3), rank, [(1, 0), (0, 0)])
@@ -78,7 +78,7 @@ class Items(TorchTest):
         self.compare("in", {"model.layers.0.w": w, "model.layers.1.v": v, "optim.m": m,
                             **{f"rng.{rank}.state": ("U8", (2,), bytes([rank, 1])) for rank in range(4)}})
         notes = self.read_json("inspect", self.at("in"))["notes"]
-        self.assertEqual(notes[:2], ["3 files that the metadata names are not there, but the others hold all of every tensor (optim_0.pt and others)",
+        self.assertEqual(notes[:2], ["3 files that the metadata names are missing, but the others hold all of every tensor (optim_0.pt and others)",
                                      "1 file of JSON or raw bytes, which holds no tensors, is left out (train_0.json)"])
         self.convert("in", "pt", "--format", "torch")
         loaded = torch_files.load(self.at("pt/model.pt"))
@@ -103,24 +103,24 @@ class Items(TorchTest):
             return paths(value)[key][0]["sharding_metadata"]["data"]
         def layouts(value):
             return value["metadata"]["model"]["rank_to_layout_info"]
-        self.fails_after(lambda value: value.update(version="3.0"), 'is of version "3.0"; 1.0 and 2.0 are read')
-        self.fails_after(lambda value: paths(value)[key][0]["sharding_metadata"].update(type="MoE"), 'is described by "MoE", which is not known')
-        self.fails_after(lambda value: data(value).update(dtype="torch.float16"), "the file holds f32, and the metadata says f16")
+        self.fails_after(lambda value: value.update(version="3.0"), 'has version "3.0"; 1.0 and 2.0 can be read')
+        self.fails_after(lambda value: paths(value)[key][0]["sharding_metadata"].update(type="MoE"), 'is described by "MoE", which is unknown')
+        self.fails_after(lambda value: data(value).update(dtype="torch.float16"), "the file holds f32, but the metadata says f16")
         self.fails_after(lambda value: data(value).update(dtype="torch.quint8"), "quint8")
         self.fails_after(lambda value: data(value).update(global_shape=[9, 5]), "its placements give this rank 5x5 of it, but the file holds 4x5")
-        self.fails_after(lambda value: data(value).update(placements=[{"type": "Partial"}]), 'its placement "Partial" is not known')
+        self.fails_after(lambda value: data(value).update(placements=[{"type": "Partial"}]), 'its placement "Partial" is unknown')
         self.fails_after(lambda value: data(value).update(placements=[]), "its mesh has 1 axes, but there are 0 placements")
         self.fails_after(lambda value: data(value).update(placements=[{"type": "Shard", "dim": 2}]), "along dimension 2 of 2")
         self.fails_after(lambda value: data(value)["mesh_spec"].update(mesh_data=(0, 5)), "its mesh does not hold rank 1")
         self.fails_after(lambda value: (data(value).pop("mesh_spec"), data(value).update(placements=[])), "where a list of sizes should be")
-        self.fails_after(lambda value: data(value)["mesh_spec"].update(mesh_shape=(3,)), "not as many ranks as its axes say")
+        self.fails_after(lambda value: data(value)["mesh_spec"].update(mesh_shape=(3,)), "does not match its axes")
         self.fails_after(lambda value: paths(value).update({item_files.path_key("lost"): paths(value)[key]}), 'tensor "model.lost": the metadata says that it is there, but no file')
         self.fails_after(lambda value: paths(value).update({"a.weight": paths(value)[key]}), "a path")
-        self.fails_after(lambda value: layouts(value).update({1: item_files.layout("../model_1.pt", "TorchSerialization")}), "leads out of")
-        self.fails_after(lambda value: layouts(value).update({1: item_files.layout("model_1.pt", "ZarrSerialization")}), 'a file of "ZarrSerialization"')
+        self.fails_after(lambda value: layouts(value).update({1: item_files.layout("../model_1.pt", "TorchSerialization")}), "leads outside")
+        self.fails_after(lambda value: layouts(value).update({1: item_files.layout("model_1.pt", "ZarrSerialization")}), '"ZarrSerialization"')
         self.fails_after(lambda value: layouts(value).update({1: item_files.layout("gone.pt", "TorchSerialization")}), "gone.pt, which the metadata names, is missing")
         self.fails_after(lambda value: value["metadata"].update({"../up": {"nested_path_to_metadata": {}, "rank_to_layout_info": {1: None}}}),
-                         'the file "../up_1.pt": its name leads out of its folder')
+                         'the file "../up_1.pt": its name leads outside its folder')
         self.fails_after(lambda value: value["metadata"].update(model=5), "where a dict of paths should be")
         # Replicas that differ are found before anything is written.
         item_files.write(self.at("differ"), {"w": ("U8", (2, 2), b"abcd")}, (2,), ("R",), body="plain")

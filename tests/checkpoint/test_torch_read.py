@@ -156,7 +156,7 @@ class Files(TorchTest):
         os.rename(self.at("f"), self.at("g"))
         self.compare("g", {"model.w": w, "optimizer.state.0": v})
         notes = self.read_json("inspect", self.at("g"))["notes"]
-        self.assertEqual(notes, ["other.bin: is not what torch.save writes: left out"])
+        self.assertEqual(notes, ["other.bin was not written by torch.save, and is left out"])
 
     def test_bin(self):
         """A folder of transformers: the index decides, and what is not the model's is said."""
@@ -173,8 +173,8 @@ class Files(TorchTest):
         self.assertEqual(sorted(os.listdir(self.at("b-hf"))), ["config.json", "model.safetensors"])
         shown = self.read_json("inspect", self.at("b"))
         self.assertEqual(shown["format"], "torch-bin")
-        self.assertEqual(shown["notes"], ["1 tensors in the files are not in the index: left out",
-                                          "optimizer.pt: is not part of the model: left out"])
+        self.assertEqual(shown["notes"], ["1 tensors in the files are not in the index, and are left out",
+                                          "optimizer.pt is not part of the model, and is left out"])
         self.write_text(index, json.dumps({"weight_map": {"a.w": second}}))
         self.check_fails(["inspect", self.at("b")], 1, 'holds tensor "a.w", but it does not')
         os.unlink(self.at("b/" + second))
@@ -225,7 +225,7 @@ class Files(TorchTest):
         at = whole.index(model["w"][2])
         torch_files.write_bytes(self.at("good.pt"), whole)
         damaged = self.damage("bad.pt", whole, at + 17)
-        words = f"bad.pt: the CRC of 480000 bytes from byte {at} on is wrong: the data are damaged"
+        words = f"bad.pt: the CRC of 480000 bytes from byte {at} on is wrong: the data is damaged"
         self.assertEqual(self.convert("good.pt", "good", "--verify")["crcs_unchecked"], 0)
         self.assertEqual(self.convert("good.pt", "passed")["crcs_unchecked"], 0)
         self.assertIn("whole", self.read_text("verify", self.at("good.pt")))
@@ -247,8 +247,8 @@ class Files(TorchTest):
         whole = torch_files.pack({"w": torch_files.tensor(big)})
         self.damage("bad.pt", whole, whole.index(big[2]) + 5)
         options = ["--journal-bytes", "256K", "--max-memory", "2M", "--threads", "1"]
-        self.fails("bad.pt", "out", *options, words="the data are damaged", left=["out.partial"])
-        self.fails("bad.pt", "out", "--resume", *options, words="the data are damaged")
+        self.fails("bad.pt", "out", *options, words="the data is damaged", left=["out.partial"])
+        self.fails("bad.pt", "out", "--resume", *options, words="the data is damaged")
 
     def test_crcs_that_are_not_looked_at(self):
         """A member that is left out, or read in pieces, or twice: said, if it is long; and verify looks at it all the same."""
@@ -264,11 +264,11 @@ class Files(TorchTest):
         places = {"a": whole.index(shared.data), "w": whole.index(wide.data), "small": whole.index(b"abc"), "version": whole.index(b"3\n")}
         for name, at in places.items():
             self.damage("bad.pt", whole, at + 1)
-            self.check_fails(["verify", self.at("bad.pt")], 1, "the data are damaged")
-            self.check_fails(["digest", self.at("bad.pt")], 1, "the data are damaged")
-            self.check_fails(["digest", self.at("bad.pt"), "--sha256"], 1, "the data are damaged")
+            self.check_fails(["verify", self.at("bad.pt")], 1, "the data is damaged")
+            self.check_fails(["digest", self.at("bad.pt")], 1, "the data is damaged")
+            self.check_fails(["digest", self.at("bad.pt"), "--sha256"], 1, "the data is damaged")
             if name != "w":
-                self.fails("bad.pt", "out", words="the data are damaged", left=["out.partial"])
+                self.fails("bad.pt", "out", words="the data is damaged", left=["out.partial"])
                 shutil.rmtree(self.at("out.partial"))
 
     def test_no_tensors(self):
@@ -305,9 +305,9 @@ class Files(TorchTest):
             (View(storage, 0, (2**62, 4), (0, 0)), "beyond 63 bits"),
             (View(storage, 0, (2**61,), (0,)), "beyond 63 bits"),
             (View(storage, 0, (2**28 + 1,), (0,)), "has 1073741828 bytes, which repeat the 48 of its storage"),
-            (View(storage, -1, (2,), (1,)), "does not begin at a place"),
+            (View(storage, -1, (2,), (1,)), "is not a number"),
             (View(storage, 0, (2,), (-1,)), "not a size"),
-            (View(storage, 0, (2,), (1, 1)), "1 sizes, but 2 strides"),
+            (View(storage, 0, (2,), (1, 1)), "it has 1 sizes, but 2 strides"),
             (View(storage, 0, (2,), (1,), metadata={"conj": True}), "conjugated"),
             (rebuild("_rebuild_sparse_tensor", 1, 2), "torch._utils._rebuild_sparse_tensor"),
             (rebuild("_rebuild_qtensor", 1, 2), "torch._utils._rebuild_qtensor"),
@@ -322,7 +322,7 @@ class Files(TorchTest):
         torch_files.write(self.at("repeats.pt"), {"x": View(storage, 0, (2**28,), (0,))})
         self.assertEqual(self.read_json("inspect", self.at("repeats.pt"))["bytes"], 2**30)
         torch_files.write(self.at("same.pt"), {"a.b": torch_files.tensor(("U8", (1,), b"1")), "a": {"b": torch_files.tensor(("U8", (1,), b"2"))}})
-        self.check_fails(["inspect", self.at("same.pt")], 1, 'two tensors end up with the name "a.b"')
+        self.check_fails(["inspect", self.at("same.pt")], 1, 'the name "a.b"')
         torch_files.write(self.at("big.pt"), {}, byteorder="big")
         self.check_fails(["inspect", self.at("big.pt")], 1, "big-endian")
         whole = torch_files.pack({"w": torch_files.tensor(("U8", (4,), b"abcd"))})
@@ -468,16 +468,16 @@ class Ranks(TorchTest):
         self.write_ranks("one", model, (2, 2), lambda name: [(0, 0), (1, 1)], lambda name: ["S0", "S1"])
         path = self.at("one/model_world_size_4_rank_3.pt")
         found = self.read_json("inspect", path)
-        self.assertEqual(found["notes"], ["model_world_size_4_rank_3.pt is the file of rank 3, one of 4 by its name: the others are not read"])
+        self.assertEqual(found["notes"], ["model_world_size_4_rank_3.pt is the file of rank 3, one of 4 by its name; the others are ignored"])
         self.assertEqual([(t["name"], t["shape"], t.get("whole_shape"), t.get("whole_offset")) for t in found["tensors"]],
                          [("buffer", [3], None, None), ("w", [3, 2], [7, 4], [4, 2])])
         self.assertRegex(self.read_text("inspect", path), r"w +F32 +3x2 +24 B +part of 7x4 at 4x2\n")
         self.check_fails(["convert", path, self.at("x")], 1, "one rank's part of a DTensor")
         # Plain tensors say nothing, but the name does.
         torch_files.write(self.at("plain_world_size_8_rank_2.pt"), {"w": torch_files.tensor(("U8", (1,), b"x"))})
-        for command, wanted in (("inspect", "is the file of rank 2, one of 8 by its name"), ("convert", "is one of 8 files, by its name")):
+        for command, wanted in (("inspect", "is the file of rank 2, one of 8 by its name"), ("convert", "is one of 8 files by its name")):
             arguments = [self.at("plain_world_size_8_rank_2.pt")] + ([self.at("y")] if command == "convert" else [])
-            self.assertIn(f"note: plain_world_size_8_rank_2.pt {wanted}: the others are not read", self.read_text(command, *arguments))
+            self.assertIn(f"note: plain_world_size_8_rank_2.pt {wanted}; the others are ignored", self.read_text(command, *arguments))
 
     def test_values_of_ranks(self):
         """Values are compared all through: also what differs far behind, and what some ranks do not have."""
@@ -488,7 +488,7 @@ class Ranks(TorchTest):
                 values = {"a": long, "b": 1.5} if rank != 1 else other
                 w = torch_files.dtensor(("U8", (1,), b"x"), (3,), torch_files.mesh([0, 1, 2]), ["S0"])
                 torch_files.write(self.at(f"v{i}/rank{rank}.pt"), {"w": w, **values})
-            wanted = [f"{count} values are not the same on all ranks; the first is kept"] if count else []
+            wanted = [f"{count} values differ between ranks; the first of each is kept"] if count else []
             self.assertEqual(self.read_json("inspect", self.at(f"v{i}"))["notes"], wanted)
 
     def test_refused(self):

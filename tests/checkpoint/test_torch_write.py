@@ -148,7 +148,7 @@ class Written(TorchTest):
         self.assertEqual(done["notes"], ["the format hf cannot hold 1 value, which stays behind: epoch"])
         self.convert("a.ckpt", "opt", "--only", "optimizer")
         self.assertEqual(files.read_hf(self.at("opt")), {"m": m})
-        self.fails("a.ckpt", "none", "--only", "nothing", words='only "nothing": no tensor is under that name')
+        self.fails("a.ckpt", "none", "--only", "nothing", words='only "nothing": no tensor')
         done = self.convert("a.ckpt", "dcp", "--to", "fsdp=2")
         self.assertEqual(sorted(files.read_dcp(self.at("dcp"))), ["optimizer.m", "state_dict.w"])
 
@@ -209,8 +209,8 @@ class Written(TorchTest):
             members = {info.filename: file.read(info) for info in file.infolist()}
         record = members["archive/RESHARD_LAYOUT"]
         self.assertEqual(files.told_tensors(json.loads(record)), {"w": {"shape": [4], "cuts": "S(0)"}})
-        for changed, words in ((record[:-1], "RESHARD_LAYOUT"), (record.replace(b'"version":2', b'"version":3'), "is of version 3"),
-                               (record.replace(b'"rank":0', b'"rank":7'), "is of rank 7, which tp=2 does not have"), (record.replace(b"[4]", b"[5]"), "do not agree on how tensors are split"),
+        for changed, words in ((record[:-1], "RESHARD_LAYOUT"), (record.replace(b'"version":2', b'"version":3'), "has version 3"),
+                               (record.replace(b'"rank":0', b'"rank":7'), "belongs to rank 7, which tp=2 does not have"), (record.replace(b"[4]", b"[5]"), "do not agree on how tensors are split"),
                                (None, "does not say how it was split"), (b" " * 100000001, "larger than allowed")):
             with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED if changed and len(changed) > 10**6 else zipfile.ZIP_STORED) as file:
                 for name, content in {**members, "archive/RESHARD_LAYOUT": changed}.items():
@@ -251,9 +251,9 @@ class Written(TorchTest):
         self.write_text("flat.rules", "*.a.weight S(flat)@tp\n* R\n")
         for rules, words in (("pad", "tp=2: S(0) cuts it, with padding"), ("flat", "tp=2: S(flat) cuts it\n")):
             self.fails("a.pt", "out", "--format", "torch", "--to", "tp=2", "--rules", self.at(rules + ".rules"), "--dtensor",
-                       words='tensor "model.a.weight": no placements of a DTensor say how ' + words)
-        self.fails("a.pt", "out", "--format", "torch", "--dtensor", words="the format torch holds no DTensors; torch does, over a mesh of several ranks")
-        self.fails("a.pt", "out", "--format", "dcp", "--to", "fsdp=2", "--dtensor", words="the format dcp holds no DTensors")
+                       words='tensor "model.a.weight": placements of a DTensor cannot express how ' + words)
+        self.fails("a.pt", "out", "--format", "torch", "--dtensor", words="over a mesh of several ranks")
+        self.fails("a.pt", "out", "--format", "dcp", "--to", "fsdp=2", "--dtensor", words="the format dcp cannot hold DTensors")
 
     def test_ranks_of_others(self):
         """Plain tensors of each rank, and nothing that says how they were split: a mesh and rules do. Strides are followed."""
@@ -276,10 +276,10 @@ class Written(TorchTest):
                 torch_files.write(self.at(f"{folder}/{name.format(rank)}"), state)
             self.convert(folder, folder + "-hf", "--from", "tp=12", "--from-rules", self.at("r.rules"))
             self.assertEqual(files.read_hf(self.at(folder + "-hf")), {"w": w, "v": v, "n": n})
-            self.assertIn("11 values are not the same on all ranks; the first is kept", self.read_json("inspect", self.at(folder), "--from", "tp=12", "--rules", self.at("r.rules"))["notes"])
+            self.assertIn("11 values differ between ranks; the first of each is kept", self.read_json("inspect", self.at(folder), "--from", "tp=12", "--rules", self.at("r.rules"))["notes"])
             self.check_fails(["inspect", self.at(folder), "--from", "tp=3", "--rules", self.at("r.rules")], 1, "holds 12 files, but the mesh tp=3 has 3 ranks")
             torch_files.write(self.at(f"{folder}/{name.format(3)}"), {"w": torch_files.dtensor(("F32", (1,), bytes(4)), (2,), torch_files.mesh([0, 1]), ["S0"])})
-            self.check_fails(["inspect", self.at(folder), "--from", "tp=12", "--rules", self.at("r.rules")], 1, "is a DTensor, which says itself how it is split")
+            self.check_fails(["inspect", self.at(folder), "--from", "tp=12", "--rules", self.at("r.rules")], 1, "is a DTensor, which records how it is split")
 
     def test_columns_of_plain_ranks(self):
         """A rank has columns of several parts, in a tensor that is stored column by column."""

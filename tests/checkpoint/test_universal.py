@@ -213,7 +213,7 @@ class Writing(ZeroTest):
     def test_names(self):
         for name in ("", "..", "/a", "../a", "a/b"):
             self.write_hf("hf-in", None, **{name: bytes_of("F32", (2,), 1)})
-            self.check_fails(("convert", self.at("hf-in"), self.at("out"), "--format", "universal"), 1, f'tensor "{name}" cannot be the name of a folder')
+            self.check_fails(("convert", self.at("hf-in"), self.at("out"), "--format", "universal"), 1, f'"{name}" cannot be the name of a folder')
         self.check_fails(("convert", self.at("hf-in"), self.at("out"), "--format", "universal", "--to", "tp=2"), 1, "cannot be split over tp=2")
 
     def test_as_a_naming(self):
@@ -240,7 +240,7 @@ class Writing(ZeroTest):
         self.kill_after_a_record("convert", self.at("in"), self.at("out2"), *options, target=self.at("out2"))
         tag = f"global_step{zero.step}_universal"
         shutil.copy(self.at("stray"), self.at(f"out2.partial/{tag}/zero/stray"))
-        self.check_fails(("convert", self.at("in"), self.at("out2"), *options, "--resume"), 1, "zero/stray: does not belong there; remove it")
+        self.check_fails(("convert", self.at("in"), self.at("out2"), *options, "--resume"), 1, "does not belong there; remove it")
 
 
 class Reading(ZeroTest):
@@ -279,7 +279,7 @@ class Reading(ZeroTest):
 
     def test_refused(self):
         self.write_universal(info={"universal_checkpoint_version": 0.5})
-        self.check_fails(("inspect", self.at("u")), 1, "is of version 0.5 of universal checkpoints; those up to 0.4 can be read")
+        self.check_fails(("inspect", self.at("u")), 1, "version 0.5 of universal checkpoints")
         self.write_universal()
         os.unlink(self.at("u/zero/conv/fp32.pt"))
         self.check_fails(("inspect", self.at("u")), 1, 'parameter "conv" has no file fp32.pt')

@@ -213,11 +213,11 @@ static void test_view__refusals(void **state)
     reshard_stored_piece piece = {.size = sizeof piece};
     assert_int_equal(make_view(checkpoint, &view), RESHARD_OK);
     assert_int_equal(make_view(view, &second), RESHARD_ERR_INVALID);
-    assert_non_null(strstr(reshard_error_text(), "is seen through a map already"));
+    assert_non_null(strstr(reshard_error_text(), "is already a view through a map"));
     assert_int_equal(reshard_checkpoint_view(checkpoint, NULL, &second), RESHARD_ERR_INVALID);
     assert_non_null(strstr(reshard_error_text(), "a view needs a naming or a map"));
     assert_int_equal(reshard_conversion_create(NULL, view, NULL, &conversion), RESHARD_ERR_INVALID);
-    assert_non_null(strstr(reshard_error_text(), "convert the checkpoint itself by that map"));
+    assert_non_null(strstr(reshard_error_text(), "convert the checkpoint itself with that map"));
     assert_int_equal(reshard_checkpoint_compare(checkpoint, view, NULL, &comparison),
                      RESHARD_ERR_UNSUPPORTED);
     assert_non_null(strstr(reshard_error_text(), "only A may be one"));

@@ -103,7 +103,7 @@ class BenchConvertTest(CommandTest):
         os.mkdir(self.at("a"))
         self.check_fails(["bench", "model", self.at("a")], code=1, words="cannot be made")
         self.check_fails(["bench", "model", self.at("b"), "--bytes", "2T"], words="up to 1T")
-        self.check_fails(["bench", "model", self.at("b"), "--bytes", "1M", "--to", "tp=3"], words="do not divide by tp=3")
+        self.check_fails(["bench", "model", self.at("b"), "--bytes", "1M", "--to", "tp=3"], words="cannot be divided evenly by tp=3")
         self.assertEqual(os.listdir(self.folder), ["a"])
 
     def test_convert(self):

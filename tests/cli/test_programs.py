@@ -41,7 +41,7 @@ class ProgramsTest(CommandTest):
     def test_programs_alone(self):
         path = os.path.join(os.path.dirname(support.COMMAND), "reshard-bench")
         self.assertEqual(subprocess.check_output([path, "--version"], text=True), self.read_text("--version"))
-        for arguments, words in [([], "no measurement is given"), (["nothing"], "unknown measurement")]:
+        for arguments, words in [([], "name a measurement"), (["nothing"], "unknown measurement")]:
             done = subprocess.run([path, *arguments], capture_output=True, text=True, check=False)
             self.assertEqual((done.returncode, done.stdout), (2, ""))
             self.assertIn(words, done.stderr)

@@ -11,7 +11,7 @@ PLAN = ["plan", *SHAPE, "--dtype", "f32", "--from", "2: S(0)", "--to", "2: S(1)"
 
 WRONG_USAGE = [
     # arguments, words of the message
-    ([], "no command"),
+    ([], "name a command"),
     ([""], "unknown command"),
     (["layot"], 'unknown command "layot"; did you mean layout?'),
     (["/"], '"/" is a file or folder, not a command; to look into it: reshard inspect /'),
@@ -33,7 +33,7 @@ WRONG_USAGE = [
     (["--help", "plan"], "unexpected argument"),
     (["help", "nothing"], 'unknown command "nothing"'),
     (["help", "plan", "more"], 'unexpected argument "more"'),
-    (["bench"], "no measurement is given"),
+    (["bench"], "name a measurement"),
     (["bench", "nothing"], 'unknown measurement "nothing"'),
     (["help", "bench", "nothing"], 'unknown measurement "nothing"'),
     (["help", "bench", "plan", "more"], 'unexpected argument "more"'),

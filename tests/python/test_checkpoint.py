@@ -357,7 +357,7 @@ class TestConversions(Case):
             reshard.Conversion(ck, format="rank-files")
         error = caught.exception
         self.assertEqual((error.hint, error.subject, error.rank), ("target-mesh", "rank-files", None))
-        self.assertTrue(str(error).endswith('none is given (to=, as in to="tp=4")') and error.text.endswith("none is given"))
+        self.assertTrue(str(error).endswith('give one (to=, as in to="tp=4")') and error.text.endswith("give one"))
         rules = os.path.join(self.folder, "r.rules")
         with open(rules, "w") as file:
             file.write("* S(0, unit=$odd_rows)@tp\n")

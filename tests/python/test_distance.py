@@ -212,7 +212,7 @@ class DistanceTest(unittest.TestCase):
         for options, said in ((["--tolerance", "0"], "expected a number above 0"), (["--tolerance", "nan"], "expected a number"),
                               (["--tolerance", "1e-3x"], "expected a number"), (["--tolerance", "l2="], "expected a number"),
                               (["--tolerance", "1", "--tolerance", "2"], "given twice"),
-                              (["--stats", "--digest"], "--digest does not tell how far")):
+                              (["--stats", "--digest"], "--digest cannot tell how far")):
             done = self.verify("a.safetensors", "a.safetensors", *options)
             self.assertEqual((done.returncode, done.stdout), (2, ""))
             self.assertIn(said, done.stderr)

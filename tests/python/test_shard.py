@@ -114,7 +114,7 @@ class TestShards(Case):
             self.assertEqual([each.rule for each in cuts.tensors], [rules + ":1", rules + ":2"])
             with open(rules, "w") as file:
                 file.write("* S(0)@tp\n")
-            with self.assertRaisesRegex(reshard.Unsupported, '"q".*carried whole'):
+            with self.assertRaisesRegex(reshard.Unsupported, '"q".*copied whole'):
                 ck.shard("tp=2", rank=1, rules=rules)
 
     def test_load__into_given_arrays(self):

@@ -208,7 +208,7 @@ class ViewTest(unittest.TestCase):
                 ("needs a naming or a map", reshard.Invalid, lambda: ck.named()),
                 ('there is no naming "nobody"', reshard.NotFound, lambda: ck.named("nobody")),
                 ("no map between hf and mistral", reshard.NotFound, lambda: ck.named("mistral")),
-                ("is seen through a map already", reshard.Invalid, lambda: ck.named("meta").named("hf")),
+                ("is already a view through a map", reshard.Invalid, lambda: ck.named("meta").named("hf")),
                 ("no tensor is quantised", reshard.Error, lambda: ck.named("meta", dequantize="bf16")),
                 ("convert the checkpoint itself", reshard.Invalid, lambda: reshard.Conversion(ck.named("meta")))):
             with self.assertRaisesRegex(kind, words):

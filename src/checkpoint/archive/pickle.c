@@ -240,7 +240,7 @@ reshard_status rs_pickle_step(rs_pickle_reader *reader)
     const opcode *found = &opcodes[code];
     if (found->name == NULL)
         return rs_fail_hint(RESHARD_ERR_SYNTAX, RESHARD_HINT_NONE, reader->what,
-                            "%s, byte %zu: 0x%02x is no opcode of pickles", reader->what,
+                            "%s, byte %zu: 0x%02x is not an opcode of pickles", reader->what,
                             reader->opcode_at, (unsigned)code);
     rs_pickle_argument argument = {.which = found->which};
     reader->opcode = found->name;

@@ -83,7 +83,7 @@ reshard_status rs_pickle_do_stop(reader *r, const argument *a)
     (void)a;
     if (r->mark_count != 0 || r->stack_count != 1)
         return rs_pickle_fail(r, r->stack_count == 0 && r->mark_count == 0
-                                     ? "there is no value to give"
+                                     ? "the stack holds no value to return"
                                      : "values or marks are left over below the result");
     r->stopped = true;
     return RESHARD_OK;
@@ -165,11 +165,11 @@ static reshard_status read_index(const reader *r, const argument *a, uint64_t *o
     if (a->which == 0)
         return RESHARD_OK;
     if (a->bytes.count == 0 || a->bytes.count > 10)
-        return rs_pickle_fail(r, "not an index of the memo");
+        return rs_pickle_fail(r, "its argument is not an index of the memo");
     for (size_t i = 0; i < a->bytes.count; i++) {
         char c = a->bytes.bytes[i];
         if (c < '0' || c > '9')
-            return rs_pickle_fail(r, "not an index of the memo");
+            return rs_pickle_fail(r, "its argument is not an index of the memo");
         index = index * 10 + (uint64_t)(c - '0');
     }
     *out_index = index;
@@ -240,7 +240,7 @@ reshard_status rs_pickle_do_gather(reader *r, const argument *a)
     int64_t begin = 0;
     reshard_status status = pop_mark(r, &begin);
     if (status == RESHARD_OK && a->which == RS_PICKLE_DICT && (r->stack_count - begin) % 2 != 0)
-        status = rs_pickle_fail(r, "a key without a value");
+        status = rs_pickle_fail(r, "a key has no value");
     return status == RESHARD_OK ? gather(r, (rs_pickle_kind)a->which, begin) : status;
 }
 
@@ -278,9 +278,9 @@ static reshard_status add_to_below(reader *r, rs_pickle_kind kind, int64_t begin
     if (status != RESHARD_OK)
         return status;
     if (container == NULL)
-        return rs_pickle_fail(r, "the value below takes no items of this kind");
+        return rs_pickle_fail(r, "the value below cannot take items of this kind");
     if (kind == RS_PICKLE_DICT && (r->stack_count - begin) % 2 != 0)
-        return rs_pickle_fail(r, "a key without a value");
+        return rs_pickle_fail(r, "a key has no value");
     return add_items(r, container, begin);
 }
 
@@ -318,7 +318,7 @@ reshard_status rs_pickle_do_appends(reader *r, const argument *a)
 static reshard_status make_global(reader *r, rs_slice module, rs_slice name, node **out)
 {
     if (module.count > RS_PICKLE_GLOBAL_BYTES_MAX || name.count > RS_PICKLE_GLOBAL_BYTES_MAX)
-        return rs_pickle_fail(r, "a name of more than 1024 bytes");
+        return rs_pickle_fail(r, "the name has more than 1024 bytes");
     if (!rs_pickle_is_utf8(module) || !rs_pickle_is_utf8(name))
         return rs_pickle_fail(r, "the name is not UTF-8");
     reshard_status status = rs_grow(r->context, &r->globals, &r->global_capacity,
@@ -492,6 +492,6 @@ reshard_status rs_pickle_do_refuse(reader *r, const argument *a)
 {
     (void)a;
     return rs_fail(RESHARD_ERR_UNSUPPORTED,
-                   "%s, byte %zu: %s: refers to something outside the pickle, which is not read",
+                   "%s, byte %zu: %s: refers to something outside the pickle, which cannot be read",
                    r->what, r->opcode_at, r->opcode);
 }

@@ -223,7 +223,7 @@ reshard_status rs_pickle_index_init(rs_pickle_index *index, reshard_context *con
             continue;
         if (entry.key.count > RS_PICKLE_KEY_BYTES_MAX) {
             rs_pickle_index_release(&made);
-            return rs_fail(RESHARD_ERR_RANGE, "a key of %zu bytes, more than the %d allowed",
+            return rs_fail(RESHARD_ERR_RANGE, "a key has %zu bytes; at most %d are allowed",
                            entry.key.count, RS_PICKLE_KEY_BYTES_MAX);
         }
         made.pairs[made.count++] = entry;

@@ -67,13 +67,13 @@ const char *rs_pickle_parse_integer(rs_slice text, char out_bytes[RS_PICKLE_LARG
     size_t at = negative || (text.count != 0 && text.bytes[0] == '+') ? 1 : 0;
     size_t count = 0;
     if (at == text.count)
-        return "a number without digits";
+        return "the number has no digits";
     if (text.count - at > RS_PICKLE_DIGITS_MAX)
-        return "a number of more than 4300 digits";
+        return "the number has more than 4300 digits";
     for (; at < text.count; at++) {
         char c = text.bytes[at];
         if (c < '0' || c > '9')
-            return "not a decimal number";
+            return "its argument is not a decimal number";
         count = append_digit(bytes, count, (unsigned)(c - '0'));
     }
     bytes[count++] = 0; /* the sign */
@@ -103,14 +103,14 @@ const char *rs_pickle_parse_float(rs_slice text, double *out_real)
 {
     char copy[FLOAT_CHARACTERS_MAX + 1], *end = NULL;
     if (!is_float(text))
-        return "not a float";
+        return "its argument is not a float";
     memcpy(copy, text.bytes, text.count);
     copy[text.count] = '\0';
     double real = rs_parse_double(copy, &end);
     if (end != copy + text.count)
-        return "not a float";
+        return "its argument is not a float";
     if (isinf(real) && strchr(copy, 'n') == NULL)
-        return "too large for a float";
+        return "the number is too large for a float";
     *out_real = real;
     return NULL;
 }
@@ -191,9 +191,9 @@ const char *rs_pickle_decode_unicode(rs_slice text, char *out_bytes, size_t *out
             continue;
         }
         if (!read_hex(at + 1, end, digits, &code))
-            return "an escape without its hexadecimal digits";
+            return "an escape lacks its hexadecimal digits";
         if (code > 0x10ffff)
-            return "an escape beyond Unicode";
+            return "an escape names a character beyond Unicode";
         count += rs_pickle_encode_utf8(code, out_bytes + count);
         at += 1 + digits;
     }
@@ -217,7 +217,7 @@ static const char *decode_escape(const char **at, const char *end, char *out_byt
         out_bytes[(*count)++] = (char)(unsigned char)code;
     } else if (c == 'x') {
         if (!read_hex(*at, end, 2, &code))
-            return "an escape without its hexadecimal digits";
+            return "an escape lacks its hexadecimal digits";
         out_bytes[(*count)++] = (char)code;
         *at += 2;
     } else {
@@ -232,7 +232,7 @@ const char *rs_pickle_decode_string(rs_slice text, char *out_bytes, size_t *out_
     const char *at = text.bytes, *end = at + text.count;
     size_t count = 0;
     if (text.count < 2 || (*at != '\'' && *at != '"') || end[-1] != *at)
-        return "a string without quotes around it";
+        return "the string has no quotes around it";
     at++, end--;
     while (at < end) {
         if (*at != '\\') {
@@ -240,7 +240,7 @@ const char *rs_pickle_decode_string(rs_slice text, char *out_bytes, size_t *out_
             continue;
         }
         if (++at == end)
-            return "a string that ends in a backslash";
+            return "the string ends in a backslash";
         const char *wrong = decode_escape(&at, end, out_bytes, &count);
         if (wrong != NULL)
             return wrong;

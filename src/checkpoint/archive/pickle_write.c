@@ -51,7 +51,7 @@ static void add_number(rs_pickle_writer *writer, int opcode, uint64_t number, si
 static void fail(rs_pickle_writer *writer, reshard_status status, const char *words)
 {
     if (writer->status == RESHARD_OK)
-        writer->status = rs_fail(status, "pickle to be written: %s", words);
+        writer->status = rs_fail(status, "cannot write the pickle: %s", words);
 }
 
 void rs_pickle_writer_begin(rs_pickle_writer *writer)
@@ -111,9 +111,9 @@ void rs_pickle_write_float(rs_pickle_writer *writer, double real)
 void rs_pickle_write_text(rs_pickle_writer *writer, rs_slice text)
 {
     if (text.count > UINT32_MAX)
-        fail(writer, RESHARD_ERR_RANGE, "a text of 4 GiB or more");
+        fail(writer, RESHARD_ERR_RANGE, "a text has 4 GiB or more");
     if (!rs_pickle_is_utf8(text))
-        fail(writer, RESHARD_ERR_INVALID, "a text that is not UTF-8");
+        fail(writer, RESHARD_ERR_INVALID, "a text is not UTF-8");
     add_number(writer, 'X', text.count, 4);
     add(writer, text.bytes, text.count);
 }
@@ -125,7 +125,7 @@ void rs_pickle_write_bytes(rs_pickle_writer *writer, rs_slice bytes)
     for (size_t i = 0; i < bytes.count; i++)
         count += (unsigned char)bytes.bytes[i] >= 0x80;
     if (count > UINT32_MAX)
-        fail(writer, RESHARD_ERR_RANGE, "2 GiB of bytes or more");
+        fail(writer, RESHARD_ERR_RANGE, "a bytes object has 2 GiB or more");
     rs_pickle_write_global(writer, "_codecs", "encode");
     rs_pickle_write_tuple_begin(writer);
     add_number(writer, 'X', count, 4);
@@ -145,7 +145,8 @@ void rs_pickle_write_global(rs_pickle_writer *writer, const char *module, const 
     for (int i = 0; i < 2; i++) {
         rs_slice slice = rs_slice_of(names[i]);
         if (slice.count == 0 || strchr(names[i], '\n') != NULL || !rs_pickle_is_utf8(slice))
-            fail(writer, RESHARD_ERR_INVALID, "a module or name that cannot be written");
+            fail(writer, RESHARD_ERR_INVALID,
+                 "the name of a module or class is empty, holds a newline or is not UTF-8");
         add(writer, slice.bytes, slice.count);
         add(writer, "\n", 1);
     }

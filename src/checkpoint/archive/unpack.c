@@ -136,7 +136,7 @@ static void forget_decoders(const packed *content)
 static reshard_status fail_short(const packed *content)
 {
     return rs_fail_about(RESHARD_ERR_CORRUPT, rs_file_path(content->file),
-                         "what is compressed in it ends too early");
+                         "its compressed data ends too early");
 }
 
 static reshard_status skip(decoder *from, uint64_t at)

@@ -146,7 +146,7 @@ static reshard_status read_directory(rs_zip *zip, uint64_t range)
 const char *rs_zip_name_fault(rs_slice name)
 {
     if (name.count == 0)
-        return "a member without a name";
+        return "a member has no name";
     if (memchr(name.bytes, '\0', name.count) != NULL)
         return "its name has a NUL in it";
     if (name.bytes[0] == '/' || name.bytes[0] == '\\')
@@ -155,7 +155,7 @@ const char *rs_zip_name_fault(rs_slice name)
         for (end = begin; end < name.count && name.bytes[end] != '/' && name.bytes[end] != '\\';)
             end++;
         if (end - begin == 2 && memcmp(name.bytes + begin, "..", 2) == 0)
-            return "its name leads out of its folder";
+            return "its name leads outside its folder";
     }
     return NULL;
 }
@@ -193,12 +193,13 @@ static reshard_status check_method(const rs_zip *zip, const rs_zip_member *membe
         return rs_zip_fail(zip, RESHARD_ERR_UNSUPPORTED, member->name, "it is a patch");
     if (method != RS_ZIP_STORED && method != RS_ZIP_DEFLATED)
         return rs_zip_fail(zip, RESHARD_ERR_UNSUPPORTED, member->name,
-                           "it is compressed in another way than deflate");
+                           "it is compressed by another method than deflate");
     if (method == RS_ZIP_STORED && member->stored_bytes != member->bytes)
-        return rs_zip_fail(zip, RESHARD_ERR_CORRUPT, member->name, "it is stored, in two sizes");
+        return rs_zip_fail(zip, RESHARD_ERR_CORRUPT, member->name,
+                           "it is stored without compression, but its two sizes differ");
     if (method == RS_ZIP_DEFLATED && member->bytes / RS_ZIP_EXPANSION_MAX > member->stored_bytes)
         return rs_zip_fail(zip, RESHARD_ERR_CORRUPT, member->name,
-                           "it cannot become as large as it says");
+                           "it claims more bytes than its compressed data can make");
     return RESHARD_OK;
 }
 
@@ -208,7 +209,8 @@ static reshard_status read_entry(const rs_zip *zip, size_t *at, extent *out)
     const unsigned char *entry = zip->directory + *at;
     size_t rest = zip->directory_bytes - *at;
     if (rest < RS_ZIP_ENTRY_BYTES || rs_zip_u32(entry) != RS_ZIP_ENTRY_SIGNATURE)
-        return fail(zip, RESHARD_ERR_CORRUPT, "an entry of its directory is not one");
+        return fail(zip, RESHARD_ERR_CORRUPT,
+                    "an entry of its directory is cut off or lacks its signature");
     size_t name = rs_zip_u16(entry + 28), extra = rs_zip_u16(entry + 30);
     size_t length = RS_ZIP_ENTRY_BYTES + name + extra + rs_zip_u16(entry + 32);
     if (length > rest)
@@ -251,7 +253,8 @@ static reshard_status read_local(const rs_zip *zip, extent *one, unsigned char *
     if (status != RESHARD_OK)
         return status;
     if (rs_zip_u32(header) != RS_ZIP_LOCAL_SIGNATURE)
-        return rs_zip_fail(zip, RESHARD_ERR_CORRUPT, member->name, "its local header is not one");
+        return rs_zip_fail(zip, RESHARD_ERR_CORRUPT, member->name,
+                           "its local header does not begin with the signature of one");
     unsigned method = member->deflated ? RS_ZIP_DEFLATED : RS_ZIP_STORED;
     if (rs_zip_u16(header + 26) != member->name.count ||
         memcmp(header + RS_ZIP_LOCAL_BYTES, member->name.bytes, member->name.count) != 0 ||
@@ -351,8 +354,8 @@ reshard_status rs_zip_open(reshard_context *context, const rs_file *file, uint64
     assert(file != NULL);
     if (begin > INT64_MAX || count > INT64_MAX - begin)
         return rs_fail_about(RESHARD_ERR_RANGE, rs_file_path(file),
-                             "no file has %llu bytes from byte %llu on", (unsigned long long)count,
-                             (unsigned long long)begin);
+                             "%llu bytes from byte %llu on reach beyond what a file can hold",
+                             (unsigned long long)count, (unsigned long long)begin);
     rs_zip *zip = rs_allocate(context, sizeof *zip);
     if (zip == NULL)
         return rs_allocation_status();

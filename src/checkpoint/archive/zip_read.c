@@ -173,7 +173,7 @@ static reshard_status finish(rs_zip_reader *reader)
             return fail(reader, "bytes are left over behind its deflated stream");
     }
     if (reader->member->crc != 0 && reader->crc != reader->member->crc)
-        return fail(reader, "its CRC is wrong: the data are damaged");
+        return fail(reader, "its CRC is wrong: the data is damaged");
     reader->ended = true;
     return RESHARD_OK;
 }

@@ -122,7 +122,8 @@ static reshard_status place_all(rs_zip_draft *draft, const rs_zip_entry *entries
             return rs_allocation_status();
         *item = (drafted){.name = {name, entries[i].name.count}, .bytes = entries[i].bytes};
         if (!place(item, alignment, &at))
-            return rs_fail(RESHARD_ERR_RANGE, "zip member \"%.*s\": no file can be so large",
+            return rs_fail(RESHARD_ERR_RANGE,
+                           "zip member \"%.*s\": it is larger than a file can be",
                            RS_SHOWN(item->name));
         directory += RS_ZIP_ENTRY_BYTES + item->name.count + entry_extra_bytes(item);
     }

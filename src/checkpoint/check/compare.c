@@ -219,8 +219,8 @@ static reshard_status check_uncast(const reshard_comparison *comparison)
         const rs_compared *item = &comparison->items[i];
         if (item->a >= 0 && item->dtype != comparison->a->tensors[item->a].dtype)
             return rs_fail(RESHARD_ERR_UNSUPPORTED,
-                           "tensor \"%.*s\": was cast to another dtype, and digests say nothing "
-                           "about values; compare bytes",
+                           "tensor \"%.*s\" was cast to another dtype, so its digest differs; "
+                           "compare bytes instead",
                            RS_SHOWN(item->name));
     }
     return RESHARD_OK;
@@ -289,7 +289,7 @@ static reshard_status count_all(reshard_comparison *comparison)
     comparison->count = listed;
     if (stats->tensors_compared == 0 && listed == 0 && comparison->a->tensor_count != 0)
         return rs_fail_about(RESHARD_ERR_INVALID, comparison->a->path,
-                             "of %lld tensors none is compared",
+                             "none of the %lld tensors would be compared; check what is left out",
                              (long long)comparison->a->tensor_count);
     return RESHARD_OK;
 }
@@ -297,13 +297,14 @@ static reshard_status count_all(reshard_comparison *comparison)
 static reshard_status read_tolerances(reshard_comparison_options *chosen)
 {
     if (!(chosen->tolerance >= 0 && chosen->tolerance_l2 >= 0))
-        return rs_fail(RESHARD_ERR_INVALID, "compare: a tolerance of %g; give a number above 0",
+        return rs_fail(RESHARD_ERR_INVALID, "compare: the tolerance is %g; give a number above 0",
                        chosen->tolerance >= 0 ? chosen->tolerance_l2 : chosen->tolerance);
     if (chosen->tolerance > 0 || chosen->tolerance_l2 > 0)
         chosen->measure = 1;
     if (chosen->measure && chosen->by_digest)
-        return rs_fail(RESHARD_ERR_INVALID,
-                       "compare: digests do not tell how far numbers are apart; compare bytes");
+        return rs_fail(
+            RESHARD_ERR_INVALID,
+            "compare: digests cannot tell how far apart numbers are; compare bytes instead");
     return RESHARD_OK;
 }
 
@@ -319,9 +320,9 @@ static reshard_status read_options(const reshard_comparison_options *options,
     bool has_map = out_conversion->as != NULL || out_conversion->map_file != NULL ||
                    out_conversion->map_text != NULL;
     if (status == RESHARD_OK && out_conversion->dequantize != RESHARD_DTYPE_NONE && !has_map)
-        status = rs_fail(RESHARD_ERR_UNSUPPORTED,
-                         "compare: weights that were dequantised are only compared by the "
-                         "conversion itself (verify)");
+        status =
+            rs_fail(RESHARD_ERR_UNSUPPORTED, "compare: dequantised weights can only be compared by "
+                                             "the conversion that makes them; convert with verify");
     return status == RESHARD_OK ? read_tolerances(out_chosen) : status;
 }
 
@@ -335,7 +336,7 @@ static reshard_status compare(compare_work *work, const reshard_comparison_optio
         status = rs_store_check_all_readable(work->comparison->b);
     if (status == RESHARD_OK && work->comparison->b->viewed != NULL)
         status = rs_fail_about(RESHARD_ERR_UNSUPPORTED, work->comparison->b->path,
-                               "B is a view; only A may be one, so compare the other way round");
+                               "B is a view, and only A may be one; swap the two");
     if (status == RESHARD_OK)
         status = rs_comparison_see(work->comparison, conversion, options->ignore_dropped != 0);
     status = compare_ranks(work, status, options);

@@ -133,8 +133,8 @@ reshard_status reshard_comparison_get_difference(const reshard_comparison *compa
                                                  int64_t index, reshard_difference *out_difference)
 {
     if (index < 0 || index >= comparison->count)
-        return rs_fail(RESHARD_ERR_RANGE, "difference %lld of %lld", (long long)index,
-                       (long long)comparison->count);
+        return rs_fail(RESHARD_ERR_RANGE, "there is no difference %lld; %lld are listed",
+                       (long long)index, (long long)comparison->count);
     const rs_compared *item = &comparison->items[index];
     reshard_difference made = {.kind = item->kind,
                                .name = item->name.bytes,

@@ -71,8 +71,8 @@ static reshard_status see(reshard_comparison *comparison, const reshard_conversi
     *out_is_seen = mapped != NULL;
     if (status == RESHARD_OK && mapped == NULL && options->dequantize != RESHARD_DTYPE_NONE)
         status = rs_fail_about(RESHARD_ERR_UNSUPPORTED, comparison->opened->path,
-                               "has the names of %s already, and weights that were dequantised are "
-                               "only compared through a map",
+                               "already has the names of %s, and dequantised weights can only be "
+                               "compared through a map",
                                options->as);
     if (status == RESHARD_OK && mapped != NULL)
         status = keep_notes(comparison, order.naming, &lines, &warnings);
@@ -115,8 +115,7 @@ static reshard_status see_as_b(reshard_comparison *comparison,
         return status;
     char why[1400];
     (void)snprintf(why, sizeof why, "%s", reshard_error_text());
-    return add_note(comparison,
-                    "names are compared as they are, because no map leads from %s to %s: %s",
+    return add_note(comparison, "names are compared as they are: no map leads from %s to %s (%s)",
                     own != NULL ? own : "A", mapping.as != NULL ? mapping.as : "B", why);
 }
 

@@ -68,7 +68,8 @@ static reshard_status check_paths(reshard_context *context, const char *source, 
     rs_path_kind kind = RS_PATH_NONE;
     rs_output_kind found = RS_OUTPUT_OTHER;
     if (strspn(target, "/.") == strlen(target))
-        return rs_fail(RESHARD_ERR_INVALID, "\"%s\": not a name for a new folder", target);
+        return rs_fail(RESHARD_ERR_INVALID,
+                       "\"%s\" cannot be the name of a new folder; give another one", target);
     reshard_status status = rs_path_kind_of(target, &kind);
     if (status != RESHARD_OK)
         return status;
@@ -86,14 +87,14 @@ static reshard_status check_paths(reshard_context *context, const char *source, 
         return status;
     if (found == RS_OUTPUT_UNFINISHED)
         return rs_fail_about(RESHARD_ERR_INVALID, target,
-                             "exists already, and its journal says that it is not finished: rename "
-                             "it to what it was, %s.partial, and resume that, or remove it",
+                             "exists already, and its journal says that it is unfinished; rename "
+                             "it to %s.partial and resume it, or remove it",
                              target);
     if (found == RS_OUTPUT_FINISHED && !resume)
-        return rs_fail_hint(
-            RESHARD_ERR_UNFINISHED, RESHARD_HINT_RESUME, target,
-            "%s: exists already, by a conversion that was interrupted at its last step; resume it",
-            target);
+        return rs_fail_hint(RESHARD_ERR_UNFINISHED, RESHARD_HINT_RESUME, target,
+                            "%s: exists already, left by a conversion that was interrupted at its "
+                            "last step; resume it",
+                            target);
     if (kind != RS_PATH_NONE && found == RS_OUTPUT_OTHER)
         return rs_fail_about(RESHARD_ERR_INVALID, target,
                              "exists already; give another name, or remove it first");
@@ -183,11 +184,10 @@ reshard_status rs_run_check_source(const rs_conversion_run *run)
                     now.inode == file->stamp.inode &&
                     (run->options.link || now.changed == file->stamp.changed);
         if (status == RESHARD_OK && !same)
-            status = rs_fail_about(
-                RESHARD_ERR_CHECK, rs_file_path(file->file),
-                "changed while it was converted (its size, its times, or what they "
-                "stand for: content, owner, mode, links); remove %s, and convert again",
-                run->output.path);
+            status = rs_fail_about(RESHARD_ERR_CHECK, rs_file_path(file->file),
+                                   "changed during the conversion (size, times, content, owner, "
+                                   "mode or links); remove %s and convert again",
+                                   run->output.path);
         if (status != RESHARD_OK)
             return status;
     }
@@ -213,9 +213,8 @@ reshard_status rs_run_check_output(const rs_conversion_run *run)
             (found.inode != ours.inode || found.bytes != target->files[i].bytes))
             status = rs_fail_about(
                 RESHARD_ERR_CHECK, rs_file_path(file),
-                "another program changed it while it was written (it has %" PRIu64
-                " bytes, not %" PRIu64 ", or is another file); remove %s, and convert "
-                "again",
+                "another program changed it while it was being written (it has %" PRIu64
+                " bytes, not %" PRIu64 ", or is another file); remove %s and convert again",
                 found.bytes, target->files[i].bytes, run->output.path);
         if (status != RESHARD_OK)
             return status;

@@ -129,8 +129,8 @@ reshard_status rs_conversion_fit(const reshard_conversion *conversion, size_t th
     size_t fitting = conversion->memory_bytes / thread_bytes;
     if (fitting == 0)
         return rs_fail(RESHARD_ERR_MEMORY_LIMIT,
-                       "blocks of an earlier run, or of another rank, need %zu bytes of memory, "
-                       "%zu are allowed",
+                       "blocks of an earlier run or of another rank need %zu bytes of memory, but "
+                       "only %zu are allowed; allow more",
                        thread_bytes, conversion->memory_bytes);
     *threads = (size_t)conversion->threads < fitting ? conversion->threads : (int32_t)fitting;
     return RESHARD_OK;
@@ -171,8 +171,9 @@ static reshard_status plan(reshard_conversion *conversion,
 {
     reshard_status status = rs_cuts_check_source(conversion->source);
     if (status == RESHARD_OK && conversion->source->viewed != NULL)
-        status = rs_fail_about(RESHARD_ERR_INVALID, conversion->source->path,
-                               "is seen through a map; convert the checkpoint itself by that map");
+        status =
+            rs_fail_about(RESHARD_ERR_INVALID, conversion->source->path,
+                          "is a view through a map; convert the checkpoint itself with that map");
     if (status == RESHARD_OK)
         status = check_memory(conversion, options);
     if (status == RESHARD_OK)
@@ -311,8 +312,9 @@ reshard_status reshard_conversion_get_link(const reshard_conversion *conversion,
         target->origins[tensor] >= 0)
         made = &target->mapped->origins[target->origins[tensor]];
     if (made == NULL || index < 0 || index >= made->link_count)
-        return rs_fail(RESHARD_ERR_RANGE, "link %lld of %lld into tensor %lld", (long long)index,
-                       (long long)(made != NULL ? made->link_count : 0), (long long)tensor);
+        return rs_fail(RESHARD_ERR_RANGE, "there is no link %lld of %lld into tensor %lld",
+                       (long long)index, (long long)(made != NULL ? made->link_count : 0),
+                       (long long)tensor);
     const rs_formula_link *link = &made->links[index];
     reshard_strided_link found = {.source = (int32_t)made->link_sources[index],
                                   .target = (int32_t)tensor,
@@ -328,8 +330,8 @@ reshard_status reshard_conversion_get_tensor(const reshard_conversion *conversio
 {
     const rs_target *target = &conversion->target;
     if (index < 0 || index >= target->tensor_count)
-        return rs_fail(RESHARD_ERR_RANGE, "tensor %lld of %lld", (long long)index,
-                       (long long)target->tensor_count);
+        return rs_fail(RESHARD_ERR_RANGE, "there is no tensor %lld; there are %lld",
+                       (long long)index, (long long)target->tensor_count);
     int64_t origin = target->origins[index];
     const rs_mapped_origin *made =
         target->mapped != NULL && origin >= 0 ? &target->mapped->origins[origin] : NULL;

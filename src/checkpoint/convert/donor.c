@@ -27,7 +27,8 @@ reshard_status rs_donor_open(rs_donor *donor, const rs_target *target,
     if (options->dtype_count > 1 ||
         (options->dtype_count == 1 && strchr(options->dtypes[0], '=') != NULL))
         return rs_fail(RESHARD_ERR_INVALID,
-                       "dtype \"%.200s\": the format %s takes one dtype for all tensors",
+                       "dtype \"%.200s\": the format %s takes a single dtype for all tensors; give "
+                       "it without a pattern",
                        options->dtypes[options->dtype_count - 1], format);
     donor->type = options->dtype_count == 1 ? options->dtypes[0] : NULL;
     options->dtype_count = 0;
@@ -37,7 +38,7 @@ reshard_status rs_donor_open(rs_donor *donor, const rs_target *target,
         reshard_checkpoint_open(target->context, options->like, &opening, &donor->checkpoint);
     if (status == RESHARD_OK && strcmp(donor->checkpoint->format, format) != 0)
         status = rs_fail_about(RESHARD_ERR_INVALID, options->like,
-                               "is of the format %s, and a file to follow has to be of %s",
+                               "has the format %s; the file to follow must have the format %s",
                                donor->checkpoint->format, format);
     return status;
 }
@@ -96,10 +97,11 @@ reshard_status rs_donor_check(const rs_donor *donor, const rs_target *target)
     status = status == RESHARD_OK ? read : status;
     if (status == RESHARD_OK && naming != NULL) {
         if (!rs_mapped_same_map(naming, config.model_type, theirs.model_type))
-            status = rs_fail_about(RESHARD_ERR_MISMATCH, donor->checkpoint->path,
-                                   "holds a model of type \"%.60s\", and \"%.60s\" is to be "
-                                   "written; their tensors are arranged otherwise",
-                                   theirs.model_type, config.model_type);
+            status = rs_fail_about(
+                RESHARD_ERR_MISMATCH, donor->checkpoint->path,
+                "holds a model of type \"%.60s\", but \"%.60s\" would be written, whose tensors "
+                "are arranged differently; follow a file of the same type",
+                theirs.model_type, config.model_type);
         if (status == RESHARD_OK)
             status = compare_numbers(donor->checkpoint->path, &theirs, &config);
     }

@@ -122,7 +122,7 @@ reshard_status reshard_conversion_predict(const reshard_conversion *conversion,
     reshard_status status = rs_options_read("cluster", given, &cluster, sizeof cluster);
     if (status == RESHARD_OK &&
         !(cluster.read >= 0 && cluster.write >= 0 && cluster.copy >= 0 && cluster.cast >= 0))
-        status = rs_fail(RESHARD_ERR_INVALID, "cluster: a speed below zero");
+        status = rs_fail(RESHARD_ERR_INVALID, "cluster: a speed is negative");
     if (status == RESHARD_OK)
         status = reshard_conversion_get_stats(conversion, &stats);
     if (status == RESHARD_OK)

@@ -148,8 +148,8 @@ reshard_status rs_journal_open(rs_journal *journal, reshard_context *context, co
     const uint64_t *found = journal->head.digest;
     if (found[0] != head->digest[0] || found[1] != head->digest[1])
         return rs_fail_about(RESHARD_ERR_INVALID, folder,
-                             "is of another conversion, or the source or the options have changed "
-                             "since; remove it");
+                             "belongs to another conversion, or the source or the options have "
+                             "changed since; remove it");
     status = cut_off(journal);
     return status == RESHARD_OK ? append_run(journal) : status;
 }

@@ -92,12 +92,13 @@ static reshard_status read_shape(rs_arena *arena, rs_json *json, like_item *item
     int64_t numbers[RESHARD_NDIM_MAX];
     rs_json_token token;
     reshard_status status =
-        rs_json_expect(json, RS_JSON_LIST_BEGIN, "a shape is wanted here, [24, 64]", &token);
+        rs_json_expect(json, RS_JSON_LIST_BEGIN, "expected a shape, such as [24, 64]", &token);
     while (rs_json_next_member(json, &token, &status)) {
         uint64_t number = 0;
         status = rs_json_unsigned(json, &token, &number);
         if (status == RESHARD_OK && (item->ndim == RESHARD_NDIM_MAX || number > INT64_MAX))
-            return rs_json_fail(json, &token, "a shape of more than 8 dimensions, or beyond 2^63");
+            return rs_json_fail(json, &token,
+                                "the shape has more than 8 dimensions, or an extent beyond 2^63-1");
         if (status == RESHARD_OK)
             numbers[item->ndim++] = (int64_t)number;
     }
@@ -110,7 +111,7 @@ static reshard_status read_shape(rs_arena *arena, rs_json *json, like_item *item
 /* Reads ["bfloat16", [24, 64]]. */
 static reshard_status read_item(rs_arena *arena, rs_json *json, like_item *item)
 {
-    static const char wanted[] = "[dtype, shape] is wanted here";
+    static const char wanted[] = "expected [dtype, shape]";
     rs_json_token token;
     rs_slice dtype = {NULL, 0};
     reshard_status status = rs_json_expect(json, RS_JSON_LIST_BEGIN, wanted, &token);
@@ -119,7 +120,7 @@ static reshard_status read_item(rs_arena *arena, rs_json *json, like_item *item)
     if (status == RESHARD_OK)
         status = read_text(arena, &token, &dtype);
     if (status == RESHARD_OK && !read_dtype(dtype.bytes, &item->dtype))
-        return rs_json_fail(json, &token, "a dtype that is not known");
+        return rs_json_fail(json, &token, "the dtype is unknown");
     if (status == RESHARD_OK)
         status = read_shape(arena, json, item);
     return status == RESHARD_OK ? rs_json_expect(json, RS_JSON_LIST_END, wanted, &token) : status;
@@ -130,8 +131,8 @@ static reshard_status read_list(const char *path, const char *text, size_t bytes
     rs_json json;
     rs_json_token token;
     rs_json_init(&json, path, text, bytes);
-    reshard_status status = rs_json_expect(
-        &json, RS_JSON_OBJECT_BEGIN, "an object {name: [dtype, shape]} is wanted here", &token);
+    reshard_status status = rs_json_expect(&json, RS_JSON_OBJECT_BEGIN,
+                                           "expected an object {name: [dtype, shape]}", &token);
     while (rs_json_next_member(&json, &token, &status)) {
         like_item item = {.rank = -1};
         status = read_text(list->arena, &token, &item.name);
@@ -147,7 +148,7 @@ static reshard_status read_list(const char *path, const char *text, size_t bytes
     rs_sort(list->items, (size_t)list->count, sizeof *list->items, compare_items);
     for (int64_t i = 1; i < list->count; i++) {
         if (compare_items(&list->items[i - 1], &list->items[i]) == 0)
-            return rs_fail_about(RESHARD_ERR_INVALID, path, "has \"%.*s\" twice",
+            return rs_fail_about(RESHARD_ERR_INVALID, path, "names \"%.*s\" twice",
                                  rs_slice_shown(list->items[i].name), list->items[i].name.bytes);
     }
     return RESHARD_OK;
@@ -197,7 +198,7 @@ static void add_difference(differences *all, const like_item *wanted, const like
     rs_text_add(&all->words, "%s\"%.*s\" of rank %d ", all->count == 1 ? "" : "; ",
                 rs_slice_shown(item->name), item->name.bytes, (int)rank);
     if (wanted == NULL || found == NULL) {
-        rs_text_add(&all->words, wanted == NULL ? "is not wanted" : "would not be written");
+        rs_text_add(&all->words, wanted == NULL ? "is not expected" : "would not be written");
         return;
     }
     rs_text_add(&all->words, "would be ");
@@ -243,9 +244,9 @@ static reshard_status compare_lists(const char *path, const like_list *wanted,
     } while (first < found->count);
     if (all.count == 0)
         return RESHARD_OK;
-    return rs_fail_about(
-        RESHARD_ERR_INVALID, path, "%lld tensor%s would be written otherwise than it says: %s%s",
-        (long long)all.count, all.count == 1 ? "" : "s", all.text, all.count > SHOWN ? "; .." : "");
+    return rs_fail_about(RESHARD_ERR_INVALID, path, "%lld tensor%s would not be as it says: %s%s",
+                         (long long)all.count, all.count == 1 ? "" : "s", all.text,
+                         all.count > SHOWN ? "; .." : "");
 }
 
 reshard_status rs_target_check_like(rs_target *target, const char *path)
@@ -261,7 +262,7 @@ reshard_status rs_target_check_like(rs_target *target, const char *path)
     if (status == RESHARD_OK)
         status = compare_lists(path, &wanted, &found);
     if (status == RESHARD_OK)
-        status = rs_target_say(target, "%lld names, dtypes and shapes are as %.200s says",
+        status = rs_target_say(target, "%lld names, dtypes and shapes match %.200s",
                                (long long)wanted.count, path);
     rs_release(target->context, text, bytes + 1);
     release_list(&wanted);

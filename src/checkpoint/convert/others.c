@@ -141,7 +141,7 @@ static reshard_status consider_other(reshard_conversion *conversion, const char 
         add_kin(&seen->odd, name);
     } else if (is_outdated(conversion, name)) {
         return rs_target_say(&conversion->target,
-                             "left out: %s, which tells how weights are quantised", name);
+                             "left out: %s, which says how weights are quantised", name);
     } else if (rs_name_holds_weights(name)) {
         /* The reader has a note about safetensors files that are left out. An index holds none. */
         if (strstr(name, ".safetensors") == NULL && strstr(name, ".index.") == NULL)
@@ -261,8 +261,8 @@ static reshard_status make_config(reshard_conversion *conversion)
     if (conversion->config_text.bytes == NULL)
         conversion->config_text = text;
     if (status == RESHARD_OK)
-        status = rs_target_say(target, "config.json is made of what the source says of the model; "
-                                       "its tokenizer is not converted");
+        status = rs_target_say(target, "config.json is made from what the source says about the "
+                                       "model; the tokenizer is not converted");
     return status;
 }
 

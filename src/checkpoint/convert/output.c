@@ -285,12 +285,12 @@ reshard_status rs_output_check_names(rs_output *output, bool all)
     for (int64_t i = 0; status == RESHARD_OK && i < found.count; i++) {
         if (strcmp(found.items[i], RS_JOURNAL_NAME) != 0 &&
             !rs_names_contain(&output->names, found.items[i]))
-            status = rs_fail(RESHARD_ERR_INVALID, "%s/%s: does not belong there; remove it",
+            status = rs_fail(RESHARD_ERR_INVALID, "%s/%s does not belong there; remove it",
                              output->path, found.items[i]);
     }
     for (int64_t i = 0; all && status == RESHARD_OK && i < output->names.count; i++) {
         if (!rs_names_contain(&found, output->names.items[i]))
-            status = rs_fail(RESHARD_ERR_INVALID, "%s/%s: has been taken away", output->path,
+            status = rs_fail(RESHARD_ERR_INVALID, "%s/%s has disappeared", output->path,
                              output->names.items[i]);
     }
     rs_names_release(&found);

@@ -170,14 +170,15 @@ static reshard_status write_rope(making *m)
     bool is_scaled = type != NULL && strcmp(type, "\"llama3\"") == 0;
     write_json(m, "use_scaled_rope", is_scaled ? "true" : "false");
     if (type != NULL && !is_scaled && strcmp(type, "\"default\"") != 0)
-        return rs_target_warn(m->target, "params.json cannot say rope_scaling of type %s", type);
+        return rs_target_warn(m->target, "params.json cannot express rope_scaling of type %s",
+                              type);
     factor = find_json(m, "rope_scaling.factor");
     if (factor == NULL)
         factor = find_json(m, "factor");
     if (!is_scaled || factor == NULL || strcmp(factor, "8.0") == 0 || strcmp(factor, "8") == 0)
         return RESHARD_OK;
     return rs_target_warn(m->target,
-                          "params.json cannot say that rope_scaling has the factor %s; Meta's "
+                          "params.json cannot express that rope_scaling has the factor %s; Meta's "
                           "releases leave it to the code that loads them",
                           factor);
 }
@@ -374,12 +375,11 @@ static reshard_status make_config(making *m)
         rs_json_writer_text(&m->writer, "\n  }");
     if (status == RESHARD_OK)
         status = keep(m, "config.json");
-    return status == RESHARD_OK
-               ? rs_target_say(m->target,
-                               "config.json is made from params.json%s; it says nothing of tokens "
-                               "and lengths of texts",
-                               is_nested ? ", without vision_config" : "")
-               : status;
+    return status == RESHARD_OK ? rs_target_say(m->target,
+                                                "config.json is made from params.json%s; it says "
+                                                "nothing about special tokens and context lengths",
+                                                is_nested ? ", without vision_config" : "")
+                                : status;
 }
 
 /* ---- both ------------------------------------------------------------------------------------ */
@@ -418,7 +418,7 @@ reshard_status rs_params_file_make(rs_target *target, const rs_naming *naming,
         target->left_name = "params.json";
     }
     if (m.model == 0)
-        return rs_target_warn(target, "%s is not written: nothing says what the model is",
+        return rs_target_warn(target, "%s is not written: nothing describes the model",
                               naming->has_params ? "params.json" : "config.json");
     rs_json_writer_init(&m.writer, target->context);
     status = naming->has_params ? make_params(&m) : make_config(&m);

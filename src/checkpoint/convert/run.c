@@ -512,7 +512,7 @@ static reshard_status carry_out(rs_conversion_run *run, reshard_conversion_repor
     status = finished ? conclude_finished(run, report) : write_all(run, report);
     if (status == RESHARD_ERR_CANCELLED)
         return rs_fail_hint(RESHARD_ERR_CANCELLED, RESHARD_HINT_RESUME, run->output.path,
-                            "cancelled; %s holds what was done", run->output.path);
+                            "cancelled; %s holds what was finished", run->output.path);
     return status;
 }
 

@@ -50,12 +50,13 @@ static reshard_status choose_format(rs_target *target, const reshard_mesh *mesh,
                        target->format->name, options->to);
     if (target->format->is_split && options->to == NULL)
         return rs_fail_hint(RESHARD_ERR_INVALID, RESHARD_HINT_TARGET_MESH, target->format->name,
-                            "the format %s needs a mesh to split over, and none is given",
+                            "the format %s needs a mesh to split over; give one",
                             target->format->name);
     if (options->dtensors && target->format->placed == NULL)
-        return rs_fail(RESHARD_ERR_INVALID,
-                       "the format %s holds no DTensors; torch does, over a mesh of several ranks",
-                       target->format->name);
+        return rs_fail(
+            RESHARD_ERR_INVALID,
+            "the format %s cannot hold DTensors; torch can, over a mesh of several ranks",
+            target->format->name);
     if (options->dtensors)
         target->format = target->format->placed;
     return RESHARD_OK;
@@ -82,9 +83,10 @@ static reshard_status read_rules(rs_target *target, const reshard_checkpoint *so
             RESHARD_ERR_INVALID, source->path, "holds no tensor, so there is nothing to convert%s",
             source->value_count != 0 ? "; the formats torch and dcp keep other values" : "");
     if (status == RESHARD_OK && selection->count == 0 && source->tensor_count != 0)
-        status = rs_fail_about(RESHARD_ERR_INVALID, source->path,
-                               "of %lld tensors none is left to convert",
-                               (long long)source->tensor_count);
+        status = rs_fail_about(
+            RESHARD_ERR_INVALID, source->path,
+            "none of the %lld tensors is left to convert; check the patterns and rules",
+            (long long)source->tensor_count);
     return status;
 }
 
@@ -202,14 +204,12 @@ static reshard_status tell_behind(rs_target *target, const rs_selection *selecti
                                (unsigned long long)selection->outside_bytes, (long long)outside,
                                outside == 1 ? "" : "s");
     if (status == RESHARD_OK && selection->aside_count != 0)
-        status = rs_target_say(target,
-                               "%lld tensor%s (\"%.*s\"%s) %s again what others hold, and %s left "
-                               "out",
-                               (long long)selection->aside_count,
-                               selection->aside_count == 1 ? "" : "s", RS_SHOWN(selection->aside),
-                               selection->aside_count == 1 ? "" : " and others",
-                               selection->aside_count == 1 ? "says" : "say",
-                               selection->aside_count == 1 ? "is" : "are");
+        status = rs_target_say(
+            target, "%lld tensor%s (\"%.*s\"%s) %s what others hold, and %s left out",
+            (long long)selection->aside_count, selection->aside_count == 1 ? "" : "s",
+            RS_SHOWN(selection->aside), selection->aside_count == 1 ? "" : " and others",
+            selection->aside_count == 1 ? "repeats" : "repeat",
+            selection->aside_count == 1 ? "is" : "are");
     return status == RESHARD_OK ? tell_values(target) : status;
 }
 
@@ -218,7 +218,8 @@ static reshard_status make_room(rs_target *target, int64_t selected)
 {
     size_t count = (size_t)selected;
     if (selected > INT32_MAX)
-        return rs_fail(RESHARD_ERR_RANGE, "%lld tensors; 2147483647 are the most",
+        return rs_fail(RESHARD_ERR_RANGE,
+                       "there are %lld tensors; a conversion takes at most 2147483647",
                        (long long)selected);
     target->tensors = rs_arena_allocate_array(&target->arena, count, sizeof(rs_stored_tensor));
     target->origins = rs_arena_allocate_array(&target->arena, count, sizeof(int64_t));
@@ -266,7 +267,7 @@ static reshard_status tell_quantised(rs_target *target, const rs_selection *sele
                           selection->made_count == 1 ? "" : "s");
     else if (selection->made_count != 0)
         status = rs_target_say(
-            target, "dequantised: %lld tensor%s; %lld of scales and their kin are left out",
+            target, "dequantised: %lld tensor%s; %lld of scales and the like are left out",
             (long long)selection->made_count, selection->made_count == 1 ? "" : "s",
             (long long)selection->scale_count);
     if (status != RESHARD_OK || count == 0)
@@ -490,7 +491,8 @@ static reshard_status check_names(const rs_target *target)
     rs_sort(names, count, sizeof *names, rs_compare_slices);
     for (size_t i = 1; status == RESHARD_OK && i < count; i++) {
         if (rs_slice_compare(names[i - 1], names[i]) == 0)
-            status = rs_fail(RESHARD_ERR_INVALID, "two tensors are to have the name \"%.*s\"",
+            status = rs_fail(RESHARD_ERR_INVALID,
+                             "two tensors would have the name \"%.*s\"; rename one of them",
                              RS_SHOWN(names[i]));
     }
     rs_release(target->context, names, count * sizeof *names);

@@ -63,7 +63,7 @@ static reshard_status fail_different(const rs_dcp_tensor *tensor, const rs_dcp_c
     rs_text_add_shape(&text, ndim, shape);
     rs_text_init(&text, wanted, sizeof wanted);
     rs_text_add_shape(&text, tensor->ndim, chunk->size);
-    return rs_fail(RESHARD_ERR_CORRUPT, "the entry is %s of %s, and the metadata says %s of %s",
+    return rs_fail(RESHARD_ERR_CORRUPT, "the entry holds %s of %s, but the metadata says %s of %s",
                    reshard_dtype_name(dtype), found, reshard_dtype_name(tensor->dtype), wanted);
 }
 
@@ -88,7 +88,7 @@ static reshard_status read_saved(reshard_checkpoint *checkpoint, int32_t file, u
         return status;
     const rs_pickle_node *root = rs_pickle_root(rs_torch_file_pickle(opened, &pickle_bytes));
     if (rs_torch_kind_of(root) != RS_TORCH_TENSOR)
-        status = rs_fail(RESHARD_ERR_CORRUPT, "the entry is %s and no tensor",
+        status = rs_fail(RESHARD_ERR_CORRUPT, "the entry holds %s instead of a tensor",
                          rs_pickle_kind_text(root));
     if (status == RESHARD_OK)
         status = rs_torch_tensor_read(&checkpoint->arena, root, &found);
@@ -97,7 +97,8 @@ static reshard_status read_saved(reshard_checkpoint *checkpoint, int32_t file, u
     if (status == RESHARD_OK)
         status = rs_torch_file_place(opened, &found, &made->at, &member);
     if (status == RESHARD_OK && member != NULL)
-        status = rs_fail(RESHARD_ERR_UNSUPPORTED, "the entry is an archive that is compressed");
+        status = rs_fail(RESHARD_ERR_UNSUPPORTED,
+                         "the entry is a compressed archive, which cannot be read in place");
     if (status == RESHARD_OK)
         made->strides = found.strides;
     if (status == RESHARD_OK)
@@ -115,7 +116,7 @@ static reshard_status read_offsets(rs_arena *arena, rs_json *json, const rs_json
     const dcp_body *body = user;
     rs_json_token token;
     reshard_status status =
-        rs_json_expect(json, RS_JSON_OBJECT_BEGIN, "an object is wanted here", &token);
+        rs_json_expect(json, RS_JSON_OBJECT_BEGIN, "expected an object", &token);
     (void)key;
     while (rs_json_next_member(json, &token, &status)) {
         status = rs_json_token_is(&token, "saved_offsets")
@@ -151,7 +152,8 @@ static reshard_status find_header(reshard_checkpoint *checkpoint, int32_t file, 
     if (body == NULL)
         return rs_allocation_status();
     if (body->header != NULL && body->header_at != at)
-        return rs_fail(RESHARD_ERR_CORRUPT, "a file with several safetensors files in it");
+        return rs_fail(RESHARD_ERR_CORRUPT,
+                       "the file holds several safetensors files; only one can be read");
     body->header_at = at;
     if (body->header == NULL)
         status = read_header(checkpoint, file, body);
@@ -202,7 +204,8 @@ static reshard_status check_inside(const reshard_checkpoint *checkpoint, const r
     if (entry->at <= size && bytes <= size - entry->at)
         return RESHARD_OK;
     return rs_fail(
-        RESHARD_ERR_CORRUPT, "%llu bytes from byte %llu on, in a file of %llu: is it truncated?",
+        RESHARD_ERR_CORRUPT,
+        "it would take %llu bytes from byte %llu on, but the file has only %llu; is it truncated?",
         (unsigned long long)bytes, (unsigned long long)entry->at, (unsigned long long)size);
 }
 

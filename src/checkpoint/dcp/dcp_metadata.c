@@ -29,8 +29,8 @@ static reshard_status read_numbers(reading *r, const rs_pickle_node *node, int32
     int32_t count = 0;
     reshard_status status = rs_dcp_copy_numbers(r, node, &count, out_numbers);
     if (status == RESHARD_OK && count != ndim)
-        status =
-            rs_fail(RESHARD_ERR_CORRUPT, "%d numbers for %d dimensions", (int)count, (int)ndim);
+        status = rs_fail(RESHARD_ERR_CORRUPT, "there are %d numbers for %d dimensions", (int)count,
+                         (int)ndim);
     return status;
 }
 
@@ -47,7 +47,7 @@ static reshard_status check_layout(const rs_pickle_node *node)
     if (rs_slice_equals(text, "torch.strided") || rs_slice_equals(text, "strided"))
         return RESHARD_OK;
     return rs_fail(RESHARD_ERR_UNSUPPORTED,
-                   "its layout is \"%.*s\", and only torch.strided is read", RS_SHOWN(text));
+                   "its layout is \"%.*s\"; only torch.strided can be read", RS_SHOWN(text));
 }
 
 /* The state of TensorProperties is a dict or, mostly, a tuple: dtype, layout, .. */
@@ -113,8 +113,8 @@ static reshard_status read_chunks(reading *r, const rs_pickle_node *node, rs_dcp
     for (int64_t i = find_batches(r, node); status == RESHARD_OK && is_batch_of(r, i, node); i++) {
         const rs_dcp_batch *batch = &r->batches[i];
         if (batch->ndim != tensor->ndim)
-            status = rs_fail(RESHARD_ERR_CORRUPT, "%d numbers for %d dimensions", (int)batch->ndim,
-                             (int)tensor->ndim);
+            status = rs_fail(RESHARD_ERR_CORRUPT, "there are %d numbers for %d dimensions",
+                             (int)batch->ndim, (int)tensor->ndim);
         memcpy(chunks + at, r->chunks + batch->first, (size_t)batch->count * sizeof *chunks);
         at += (size_t)batch->count;
     }

@@ -44,8 +44,7 @@ static reshard_status read_transforms(const rs_pickle_node *list, rs_dcp_found *
     if (entry->is_zstd)
         return RESHARD_OK;
     return rs_fail(RESHARD_ERR_UNSUPPORTED,
-                   "is stored through \"%.*s\"%s; only stream.zstd alone is "
-                   "read",
+                   "is stored through \"%.*s\"%s; only stream.zstd by itself can be read",
                    rs_slice_shown(first), first.bytes, count > 1 ? " and others" : "");
 }
 
@@ -83,7 +82,7 @@ static reshard_status read_info(reading *r, const rs_pickle_node *info, rs_dcp_f
         return rs_dcp_fail_kind(info, "_StorageInfo");
     if (!rs_pickle_int(rs_dcp_field(info, "offset"), &at) ||
         !rs_pickle_int(rs_dcp_field(info, "length"), &bytes) || at < 0 || bytes < 0)
-        return rs_fail(RESHARD_ERR_CORRUPT, "where it is stored is not said by two numbers");
+        return rs_fail(RESHARD_ERR_CORRUPT, "its offset and length are not two numbers");
     entry->at = (uint64_t)at;
     entry->bytes = (uint64_t)bytes;
     reshard_status status = read_file_name(r, rs_dcp_field(info, "relative_path"), &entry->file);

@@ -177,8 +177,7 @@ static reshard_status add_part(listing *l, const rs_dcp_value *whole, const rs_v
     size_t count = whole->name.count + 1 + word.count;
     if (count >= l->name_bytes_left)
         return rs_fail(RESHARD_ERR_RANGE,
-                       "value \"%.*s\": its parts have more than %zu bytes of "
-                       "names",
+                       "value \"%.*s\": the names of its parts take more than %zu bytes",
                        rs_slice_shown(whole->name), whole->name.bytes, NAME_BYTES_MAX);
     l->name_bytes_left -= count;
     char *name = rs_arena_allocate(l->arena, count + 1);
@@ -221,7 +220,7 @@ static reshard_status take_apart(listing *l, const rs_dcp_value *whole)
 
 static reshard_status fail_twice(rs_slice name)
 {
-    return rs_fail(RESHARD_ERR_INVALID, "two values end up with the name \"%.*s\"",
+    return rs_fail(RESHARD_ERR_INVALID, "two values would have the name \"%.*s\"",
                    rs_slice_shown(name), name.bytes);
 }
 

@@ -140,9 +140,9 @@ static reshard_status find_parts(reading *r, const char *folder, int64_t count, 
     }
     r->has_ranks = r->has_ranks || (!has && ranks != 0);
     if (status == RESHARD_OK && has && ranks != 0)
-        status = rs_store_note(r->checkpoint,
-                               "%s.metadata was read; %lld files __R.metadata beside it were not",
-                               folder, (long long)ranks);
+        status = rs_store_note(
+            r->checkpoint, "%s.metadata was read; %lld files __R.metadata beside it were ignored",
+            folder, (long long)ranks);
     return status;
 }
 
@@ -400,7 +400,7 @@ static reshard_status note_unused(const reading *r)
     if (count == 0)
         return RESHARD_OK;
     return rs_store_note(r->checkpoint,
-                         "%lld stored %s no chunk of any tensor (\"%.*s\"%s): left out",
+                         "%lld stored %s not part of any tensor (\"%.*s\"%s); left out",
                          (long long)count, count == 1 ? "entry is" : "entries are",
                          rs_slice_shown(first), first.bytes, count == 1 ? "" : " and others");
 }
@@ -415,8 +415,8 @@ static reshard_status choose_opening(reading *r)
     return !r->entries.unopened
                ? RESHARD_OK
                : rs_store_note(r->checkpoint,
-                               "the metadata were read; their %lld entries were not opened: that "
-                               "is done when the checkpoint is converted or digested",
+                               "only the metadata was read; the %lld entries that it lists are "
+                               "opened when the checkpoint is converted or digested",
                                (long long)count);
 }
 
@@ -445,10 +445,11 @@ static reshard_status take_beside(void *user, const rs_torch_leaf *leaf)
     if (leaf->kind == RS_TORCH_VALUE)
         return rs_torch_keep_value(r->checkpoint, file, leaf);
     if (leaf->kind != RS_TORCH_TENSOR)
-        return rs_fail(RESHARD_ERR_UNSUPPORTED,
-                       LIGHTNING_NAME
-                       ": tensor \"%.*s\" is one rank's part, which is not read here",
-                       rs_slice_shown(leaf->name), leaf->name.bytes);
+        return rs_fail(
+            RESHARD_ERR_UNSUPPORTED,
+            LIGHTNING_NAME
+            ": tensor \"%.*s\" is one rank's part of a tensor, which cannot be read from this file",
+            rs_slice_shown(leaf->name), leaf->name.bytes);
     return rs_torch_add(r->checkpoint, file, leaf, &r->list);
 }
 
@@ -462,9 +463,10 @@ static reshard_status read_beside(reading *r)
         return status;
     if (status == RESHARD_OK)
         status = rs_torch_walk_file(r->checkpoint, file, NULL, take_beside, r);
-    return status == RESHARD_OK ? rs_store_note(r->checkpoint, LIGHTNING_NAME
-                                                ": Lightning's, is read as part of the checkpoint")
-                                : status;
+    return status == RESHARD_OK
+               ? rs_store_note(r->checkpoint, LIGHTNING_NAME
+                               ", a file of Lightning, is read as part of the checkpoint")
+               : status;
 }
 
 /* Looks for other PyTorch files in the folder. They are not read, except Lightning's and
@@ -484,7 +486,8 @@ static reshard_status look_beside(reading *r, const rs_opening *opening)
             r->beside = name;
         else
             status = rs_store_note(r->checkpoint,
-                                   "%s: is not part of the distributed checkpoint: left out", name);
+                                   "%s is not part of the distributed checkpoint, and is left out",
+                                   name);
     }
     return status;
 }
@@ -516,8 +519,8 @@ static reshard_status read_all(reading *r, const rs_opening *opening)
     reshard_status status = find_all_parts(r, opening);
     if (status == RESHARD_OK && r->part_count == 0)
         status = rs_fail_about(RESHARD_ERR_GAP, checkpoint->path,
-                               "files *.distcp without .metadata, which PyTorch writes last: the "
-                               "checkpoint was not finished");
+                               "has files *.distcp, but no .metadata, which PyTorch writes last; "
+                               "the checkpoint was never finished");
     for (int64_t i = 0; status == RESHARD_OK && i < r->part_count; i++)
         status = read_part(r, &r->parts[i]);
     if (status == RESHARD_OK)
@@ -540,9 +543,9 @@ static reshard_status read_all(reading *r, const rs_opening *opening)
     if (status == RESHARD_OK)
         status = note_unused(r);
     if (status == RESHARD_OK && r->differing != 0)
-        status = rs_store_note(checkpoint,
-                               "%lld values are not the same on all ranks; the first is kept",
-                               (long long)r->differing);
+        status =
+            rs_store_note(checkpoint, "%lld values differ between ranks; the first of each is kept",
+                          (long long)r->differing);
     return status;
 }
 

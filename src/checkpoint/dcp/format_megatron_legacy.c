@@ -119,13 +119,13 @@ static reshard_status read_spread(reading *r, const rs_pickle_node *root, const 
     const rs_pickle_node *version = rs_pickle_get(root, "checkpoint_version");
     const rs_pickle_node *args = find_arguments(root);
     if (args == NULL)
-        return rs_fail_about(RESHARD_ERR_UNSUPPORTED, name,
-                             "has no arguments of Megatron-LM (args), which tell how the model is "
-                             "spread over ranks");
+        return rs_fail_about(
+            RESHARD_ERR_UNSUPPORTED, name,
+            "has no arguments of Megatron-LM (args), which say how the model is split over ranks");
     if (!rs_pickle_is(version, RS_PICKLE_FLOAT) || version->real < 2.0)
         return rs_fail_about(RESHARD_ERR_UNSUPPORTED, name,
-                             "is of checkpoint_version 0 or 1, whose queries, keys and values are "
-                             "in another order; only versions 2 and 3 are read");
+                             "has checkpoint_version 0 or 1, in which queries, keys and values "
+                             "have another order; only versions 2 and 3 can be read");
     spread *s = &r->spread;
     s->tp = find_number(args, "tensor_model_parallel_size", 1);
     s->pp = find_number(args, "pipeline_model_parallel_size", 1);
@@ -141,10 +141,10 @@ static reshard_status read_spread(reading *r, const rs_pickle_node *root, const 
     if (s->tp < 1 || s->pp < 1 || s->ep < 1 || s->chunks < 1 || s->layers < 1 ||
         s->tp > RANKS_MAX || s->pp > RANKS_MAX || s->ep > RANKS_MAX || s->chunks > RANKS_MAX ||
         s->tp * s->pp > RANKS_MAX || s->tp * s->pp * s->ep > RANKS_MAX)
-        return rs_fail_about(RESHARD_ERR_CORRUPT, name,
-                             "its arguments make no sense: %lld x %lld x %lld ranks, %lld layers",
-                             (long long)s->tp, (long long)s->pp, (long long)s->ep,
-                             (long long)s->layers);
+        return rs_fail_about(
+            RESHARD_ERR_CORRUPT, name,
+            "its arguments are not plausible: %lld x %lld x %lld ranks, %lld layers",
+            (long long)s->tp, (long long)s->pp, (long long)s->ep, (long long)s->layers);
     s->first = find_number(args, "decoder_first_pipeline_num_layers", 0);
     s->last = find_number(args, "decoder_last_pipeline_num_layers", 0);
     return RESHARD_OK;
@@ -176,15 +176,15 @@ static reshard_status translate(const reading *r, const char *local, int64_t chu
     const stage_layers *layers = layers_of(r, chunk);
     if (number >= layers->count)
         return rs_fail_about(RESHARD_ERR_CORRUPT, r->checkpoint->files[r->file].name,
-                             "tensor \"%.200s\" is of layer %lld, but in the first rank's file of "
-                             "this stage there are %lld",
+                             "tensor \"%.200s\" belongs to layer %lld, but the first rank's file "
+                             "of this stage has only %lld layers",
                              local, (long long)number, (long long)layers->count);
     rs_legacy_part(behind + 1, part, &made->expert);
     int length = snprintf(made->name, sizeof made->name, "decoder.layers.%lld.%s",
                           (long long)(number + layers->start), part);
     return length > 0 && (size_t)length < sizeof made->name
                ? RESHARD_OK
-               : rs_fail(RESHARD_ERR_RANGE, "a name of more than %d bytes", NAME_BYTES);
+               : rs_fail(RESHARD_ERR_RANGE, "a name has more than %d bytes", NAME_BYTES);
 }
 
 /* ---- tensors --------------------------------------------------------------------------------- */
@@ -256,13 +256,14 @@ static reshard_status add_tensor(reading *r, const rs_torch_leaf *leaf, const ch
     if (d >= whole.ndim || (d >= 0 && whole.shape[d] % count != 0) ||
         whole.ndim >= RESHARD_NDIM_MAX)
         return rs_fail_about(RESHARD_ERR_CORRUPT, r->checkpoint->files[r->file].name,
-                             "tensor \"%.*s\" has a shape that such tensors do not have",
+                             "tensor \"%.*s\" does not have the shape that its name implies",
                              RS_SHOWN(leaf->name));
     if (made.expert >= 0) {
         if (s->experts <= 0 || s->experts % s->ep != 0 || made.expert >= s->experts / s->ep)
-            return rs_fail_about(RESHARD_ERR_CORRUPT, r->checkpoint->files[r->file].name,
-                                 "tensor \"%.*s\" is not one of the %lld experts of a rank",
-                                 RS_SHOWN(leaf->name), (long long)(s->experts / s->ep));
+            return rs_fail_about(
+                RESHARD_ERR_CORRUPT, r->checkpoint->files[r->file].name,
+                "tensor \"%.*s\" does not belong to one of the %lld experts of a rank",
+                RS_SHOWN(leaf->name), (long long)(s->experts / s->ep));
         made.expert += r->expert_rank * (s->experts / s->ep);
     }
     for (int64_t part = 0; status == RESHARD_OK && part < count; part++)
@@ -375,7 +376,8 @@ static reshard_status count_layers(reading *r)
     reshard_status status = RESHARD_OK;
     if (count > RANKS_MAX)
         return rs_fail_about(RESHARD_ERR_CORRUPT, r->checkpoint->path,
-                             "the arguments tell of %lld virtual stages", (long long)count);
+                             "its arguments are not plausible: %lld virtual stages",
+                             (long long)count);
     rs_arena *arena = &r->checkpoint->arena;
     r->layers = rs_arena_allocate_array(arena, (size_t)count, sizeof *r->layers);
     r->has_embedding = rs_arena_allocate_array(arena, 2 * (size_t)s->pp, sizeof(bool));
@@ -439,8 +441,8 @@ static reshard_status open_ranks(reading *r)
             names[i] != NULL ? rs_store_kind_of(checkpoint, name, &kind) : rs_allocation_status();
         if (status == RESHARD_OK && kind != RS_PATH_FILE)
             status = rs_fail_about(RESHARD_ERR_NOT_FOUND, checkpoint->path,
-                                   "%s is missing; the arguments tell of %lld x %lld x %lld ranks "
-                                   "of tensor, pipeline and expert parallelism",
+                                   "%s is missing; by the arguments there are %lld x %lld x %lld "
+                                   "ranks of tensor, pipeline and expert parallelism",
                                    name, (long long)s->tp, (long long)s->pp, (long long)s->ep);
     }
     return status == RESHARD_OK ? rs_torch_open_named(checkpoint, count, names) : status;
@@ -531,7 +533,7 @@ static reshard_status read_all(reading *r, const rs_opening *opening)
     if (status == RESHARD_OK && r->left_out != 0)
         status = rs_store_note(checkpoint,
                                "%lld values and tensors of optimizers, schedulers and random "
-                               "states are not read: legacy files hold them by rank",
+                               "states are left out: legacy files store them by rank",
                                (long long)r->left_out);
     return status == RESHARD_OK ? rs_megatron_learn(checkpoint, 0) : status;
 }

@@ -88,7 +88,7 @@ reshard_status rs_legacy_split(const char *local, char name[RS_LEGACY_NAME_BYTES
     static const char layers[] = "decoder.layers.";
     bool done = false;
     if (strlen(local) >= RS_LEGACY_NAME_BYTES - 64) /* what replaces a part may be longer */
-        return rs_fail(RESHARD_ERR_RANGE, "tensor \"%.200s..\": a name of more than %d bytes",
+        return rs_fail(RESHARD_ERR_RANGE, "tensor \"%.200s..\": its name has more than %d bytes",
                        local, RS_LEGACY_NAME_BYTES - 64);
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
         replace_front(local, strlen(local), ends[i].old, ends[i].new, name, RS_LEGACY_NAME_BYTES,

@@ -53,9 +53,9 @@ reshard_status rs_megatron_probe(const reshard_checkpoint *checkpoint, bool *out
     bool is_named = find_backend(text, bytes, backend);
     rs_release(checkpoint->context, text, bytes + 1);
     if (is_named && strcmp(backend, "zarr") == 0)
-        return rs_fail_about(RESHARD_ERR_UNSUPPORTED, checkpoint->path,
-                             "a checkpoint of Megatron's old backend zarr is not read; save it as "
-                             "torch_dist");
+        return rs_fail_about(
+            RESHARD_ERR_UNSUPPORTED, checkpoint->path,
+            "checkpoints of Megatron's old backend zarr cannot be read; save it as torch_dist");
     *out_is = is_named && strcmp(backend, "torch_dist") == 0;
     return RESHARD_OK;
 }
@@ -199,13 +199,15 @@ static reshard_status note_arguments(reshard_checkpoint *checkpoint, const learn
 {
     int64_t ignored = 0;
     if (l->arguments == NULL)
-        return rs_store_note(checkpoint, "no config.json, and no arguments in the common state, "
-                                         "describe the model");
+        return rs_store_note(
+            checkpoint,
+            "neither a config.json nor arguments in the common state describe the model");
     reshard_status status = rs_store_note(
-        checkpoint, "no config.json: the arguments of the training run describe the model");
+        checkpoint,
+        "there is no config.json; the arguments of the training run describe the model");
     if (status == RESHARD_OK && !rs_pickle_int(rs_pickle_get(l->arguments, "vocab_size"), &ignored))
-        status = rs_store_note(checkpoint, "nothing says how long the vocabulary is without the "
-                                           "rows that pad it; vocab_size in a config.json would");
+        status = rs_store_note(checkpoint, "nothing says how many rows of the vocabulary are "
+                                           "padding; a config.json with vocab_size would");
     return status;
 }
 

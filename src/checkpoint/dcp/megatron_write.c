@@ -96,7 +96,8 @@ static reshard_status cut_boxes(unit_cutting *c)
     for (int64_t i = 0; i < count; i++)
         units += 2 * rs_volume(c->lead, boxes[i].size);
     if (units > INT32_MAX)
-        return rs_fail(RESHARD_ERR_RANGE, "tensor \"%.*s\" would have %lld chunks",
+        return rs_fail(RESHARD_ERR_RANGE,
+                       "tensor \"%.*s\" would have %lld chunks, which are too many",
                        rs_slice_shown(tensor->name), tensor->name.bytes, (long long)units);
     tensor->pieces = rs_arena_allocate_array(&target->arena, (size_t)units, sizeof *boxes);
     if (tensor->pieces == NULL)
@@ -296,17 +297,15 @@ static reshard_status tell(const rs_laying *laying, const megatron_notes *notes)
                        name.bytes[at] >= '0' && name.bytes[at] <= '9');
     }
     if (laying->source->is_megatron) {
-        reshard_status status =
-            rs_target_say(target, "the common state is written anew, without the arguments and "
-                                  "steps of the source's");
+        reshard_status status = rs_target_say(
+            target, "a new common state is written, without the arguments and steps of the source");
         if (status != RESHARD_OK)
             return status;
     }
-    return rs_target_say(target,
-                         "layers are %s; %lld entries _extra_state hold nothing; the folder is %s",
-                         is_stacked ? "stacked, as of a model whose layers are all alike"
-                                    : "numbered, as of a model whose layers differ",
-                         (long long)notes->notes.value_count - 1, notes->folder);
+    return rs_target_say(
+        target, "layers are %s; %lld entries _extra_state hold nothing; the folder is %s",
+        is_stacked ? "stacked, because all layers are alike" : "numbered, because layers differ",
+        (long long)notes->notes.value_count - 1, notes->folder);
 }
 
 /* The iteration of a source that is Megatron's too, by the name of its folder; -1: it has none. */

@@ -112,10 +112,10 @@ static reshard_status check_double(const rs_ds_files *files)
 {
     for (int64_t i = 1; i < files->count; i++) {
         if (compare_files(&files->items[i - 1], &files->items[i]) == 0)
-            return rs_fail_about(RESHARD_ERR_INVALID, files->items[i].name,
-                                 "is of the same rank as %s; are these two checkpoints in one "
-                                 "folder?",
-                                 files->items[i - 1].name);
+            return rs_fail_about(
+                RESHARD_ERR_INVALID, files->items[i].name,
+                "belongs to the same rank as %s; are there two checkpoints in one folder?",
+                files->items[i - 1].name);
     }
     return RESHARD_OK;
 }
@@ -164,8 +164,8 @@ static reshard_status check_models(const rs_ds_files *files, const char *path)
     for (int32_t mp = 0; mp < files->mp_count; mp++) {
         if (rs_ds_files_at(files, RS_DS_MODEL, 0, mp, 0) < 0)
             return rs_fail_about(RESHARD_ERR_GAP, path,
-                                 "the file mp_rank_%02d_model_states.pt is missing, which says "
-                                 "what the optimizer's files hold",
+                                 "the file mp_rank_%02d_model_states.pt is missing; it says what "
+                                 "the optimizer's files hold",
                                  (int)mp);
     }
     return RESHARD_OK;
@@ -183,7 +183,7 @@ static reshard_status count_tp(rs_ds_files *files, const char *path)
     if (files->mp_count % files->tp_count != 0)
         return rs_fail_about(RESHARD_ERR_GAP, path,
                              "the files of layers have %d tensor parallel ranks, but there are %d "
-                             "mp ranks, not a multiple of them",
+                             "mp ranks, which is not a multiple",
                              (int)tp, (int)files->mp_count);
     for (int64_t i = 0; i < files->count; i++) {
         const rs_ds_file *file = &files->items[i];

@@ -148,12 +148,12 @@ static reshard_status read_part(rs_zero_reading *r, int32_t mp, bool has_frozen)
         status = read_rank(r, part, rank);
     if (status == RESHARD_OK && part->stage != r->parts[0].stage)
         status = rs_fail_about(RESHARD_ERR_CORRUPT, r->checkpoint->path,
-                               "mp rank %d is of ZeRO stage %d, but mp rank 0 of stage %d", (int)mp,
+                               "mp rank %d has ZeRO stage %d, but mp rank 0 has stage %d", (int)mp,
                                (int)part->stage, (int)r->parts[0].stage);
     if (status == RESHARD_OK && (part->stage == 3) != (file_at(r, RS_DS_RANK_MODEL, mp, 0) >= 0))
         status = rs_fail_about(RESHARD_ERR_CORRUPT, r->checkpoint->files[model].name,
-                               "is a model file of %s, but the optimizer's files are of stage %d; "
-                               "are these two checkpoints in one folder?",
+                               "is a model file of %s, but the optimizer's files have stage %d; "
+                               "are there two checkpoints in one folder?",
                                part->stage == 3 ? "stage 1 or 2" : "stage 3", (int)part->stage);
     if (status == RESHARD_OK)
         status = rs_zero_add_parameters(r, part);
@@ -195,8 +195,8 @@ static reshard_status note_split(const rs_zero_reading *r)
         aside += r->checkpoint->tensors[i].is_aside;
     if (status == RESHARD_OK && aside != 0)
         status = rs_store_note(r->checkpoint,
-                               "the %d tensors under \"module\" are the 16-bit weights, which are "
-                               "taken only if they are asked for",
+                               "the %d tensors under \"module\" are the 16-bit weights; they are "
+                               "only taken if asked for",
                                (int)aside);
     return status;
 }

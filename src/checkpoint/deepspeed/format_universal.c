@@ -262,7 +262,7 @@ static reshard_status add_tensor(reading *r, int32_t file, const state_file *sta
     if (status == RESHARD_OK)
         status = rs_store_describe(&made, arena, full, tensor.dtype, tensor.ndim, tensor.shape);
     if (status == RESHARD_OK && made.opaque && tensor.strides != NULL)
-        status = rs_fail(RESHARD_ERR_UNSUPPORTED, "is not stored row by row, and cannot be cut");
+        status = rs_fail(RESHARD_ERR_UNSUPPORTED, "is not stored row by row, so it cannot be cut");
     if (status != RESHARD_OK)
         return rs_fail_within(status, "%s", checkpoint->files[file].name);
     piece.size = made.carried_shape;
@@ -392,7 +392,7 @@ static reshard_status check_version(const reading *r)
     if (rs_pickle_is(version, RS_PICKLE_FLOAT) && version->real > VERSION_MAX + 1e-9)
         return rs_fail_about(
             RESHARD_ERR_UNSUPPORTED, r->zero.checkpoint->files[r->model].name,
-            "is of version %g of universal checkpoints; those up to %g can be read", version->real,
+            "has version %g of universal checkpoints; versions up to %g can be read", version->real,
             VERSION_MAX);
     return RESHARD_OK;
 }

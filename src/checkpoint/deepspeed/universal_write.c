@@ -181,8 +181,8 @@ static reshard_status check_name(rs_slice parameter, rs_slice state)
     if (is_plain)
         return RESHARD_OK;
     return rs_fail(RESHARD_ERR_INVALID,
-                   "tensor \"%.*s\" cannot be the name of a folder, which parameters are in "
-                   "universal checkpoints; rename it",
+                   "\"%.*s\" cannot be the name of a folder, and universal checkpoints have one "
+                   "for each parameter; rename the tensor",
                    rs_slice_shown(parameter), parameter.bytes);
 }
 
@@ -393,7 +393,8 @@ static reshard_status list_files(writing *w)
     if (status == RESHARD_OK)
         status = add_moments(w);
     if (status == RESHARD_OK && w->file_count > INT32_MAX / 2)
-        status = rs_fail(RESHARD_ERR_RANGE, "%lld files are too many", (long long)w->file_count);
+        status = rs_fail(RESHARD_ERR_RANGE, "there would be %lld files, which are too many",
+                         (long long)w->file_count);
     return status;
 }
 

@@ -40,8 +40,8 @@ static reshard_status add_whole(rs_zero_boxes *boxes, int32_t rank, int64_t at, 
 {
     if (boxes->next != 0 || count != rs_volume(boxes->ndim, boxes->shape))
         return rs_fail(RESHARD_ERR_UNSUPPORTED,
-                       "has %d dimensions and is cut, but tensors of more than %d are carried "
-                       "whole only",
+                       "has %d dimensions and is cut; tensors of more than %d dimensions can only "
+                       "be copied whole",
                        (int)boxes->ndim, RESHARD_NDIM_MAX);
     reshard_status status =
         rs_grow(boxes->arena->context, &boxes->items, &boxes->capacity, 1, sizeof(rs_zero_box));

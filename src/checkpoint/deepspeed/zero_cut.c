@@ -64,7 +64,7 @@ static reshard_status read_subs(const rs_pickle_node *info, const rs_pickle_node
         count = (int64_t)rs_pickle_count(sizes);
     if ((!are_told && !rs_pickle_int(sizes, &count)) || count < 1 || count > SUBS_MAX)
         return rs_fail(RESHARD_ERR_UNSUPPORTED,
-                       "universal_checkpoint_info does not say of which parameters it is made");
+                       "universal_checkpoint_info does not say which parameters it consists of");
     made->dim = (int32_t)dim;
     made->sub_count = (int32_t)count;
     made->sizes = are_told ? sizes : NULL;
@@ -120,8 +120,7 @@ static reshard_status find_cut(const rs_pickle_node *info, rs_slice name, cut *o
     if (status == RESHARD_OK && (is_averaged || is_not))
         return rs_fail(RESHARD_ERR_UNSUPPORTED,
                        is_not ? "universal_checkpoint_info says that it cannot be put together"
-                              : "is the average of what tensor parallel ranks hold, which is not "
-                                "computed here");
+                              : "is an average over tensor parallel ranks, which is not supported");
     if (status == RESHARD_OK && !made.is_replicated)
         status = find_subs(info, name, &made, &has_subs);
     if (status == RESHARD_OK)
@@ -147,14 +146,14 @@ static reshard_status find_width(const cut *c, int64_t size, int32_t sub, int32_
     if (c->widths != NULL) {
         const rs_pickle_node *row = rs_pickle_item(c->widths, (size_t)sub);
         if (!rs_pickle_int(rs_pickle_item(row, (size_t)rank), out_width) || *out_width < 0)
-            return rs_fail(RESHARD_ERR_CORRUPT, "sub_param_shard_widths does not have the %d ranks",
+            return rs_fail(RESHARD_ERR_CORRUPT, "sub_param_shard_widths does not list %d ranks",
                            (int)tp);
         return RESHARD_OK;
     }
     if (size % tp != 0)
         return rs_fail(RESHARD_ERR_UNSUPPORTED,
-                       "is made of parameters of which one has %lld rows, not a multiple of the %d "
-                       "tensor parallel ranks, and nothing says how they are cut",
+                       "consists of parameters, one of which has %lld rows, not a multiple of the "
+                       "%d tensor parallel ranks, and nothing says how they are cut",
                        (long long)size, (int)tp);
     *out_width = size / tp;
     return RESHARD_OK;
@@ -172,8 +171,7 @@ static reshard_status find_segments(const cut *c, int64_t before, int64_t rows, 
     for (int32_t sub = 0; sub < c->sub_count; sub++) {
         int64_t size = total / c->sub_count, width = 0, at = start;
         if (c->sizes != NULL && !rs_pickle_int(rs_pickle_item(c->sizes, (size_t)sub), &size))
-            return rs_fail(RESHARD_ERR_CORRUPT,
-                           "its sub-parameters have sizes that are no numbers");
+            return rs_fail(RESHARD_ERR_CORRUPT, "the sizes of its sub-parameters are not numbers");
         for (int32_t t = 0; t <= rank; t++) {
             at += width;
             reshard_status status = find_width(c, size, sub, tp, t, &width);
@@ -186,7 +184,7 @@ static reshard_status find_segments(const cut *c, int64_t before, int64_t rows, 
     }
     if (local != rows || start != total)
         return rs_fail(RESHARD_ERR_CORRUPT,
-                       "the parameters that it is made of have %lld of %lld rows on rank %d, and "
+                       "the parameters that it consists of have %lld of %lld rows on rank %d, and "
                        "%lld of %lld in all",
                        (long long)local, (long long)rows, (int)rank, (long long)start,
                        (long long)total);

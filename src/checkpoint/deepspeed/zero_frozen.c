@@ -28,7 +28,7 @@ static reshard_status read_fragment(rs_zero_reading *r, int32_t file, rs_slice t
         *dtype = found;
     if (status == RESHARD_OK && found != *dtype)
         status = rs_fail_about(RESHARD_ERR_CORRUPT, r->checkpoint->files[file].name,
-                               "%s is of another dtype than in the first rank's file", what);
+                               "%s has another dtype than in the first rank's file", what);
     return status;
 }
 

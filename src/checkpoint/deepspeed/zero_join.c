@@ -40,7 +40,7 @@ static int64_t count_in_stage(const rs_zero_reading *r, const rs_zero_local *loc
 static reshard_status fail_double(const rs_zero_reading *r, const rs_zero_local *local)
 {
     (void)r;
-    return rs_fail(RESHARD_ERR_CORRUPT, "two tensors end up with the name \"%.*s\"",
+    return rs_fail(RESHARD_ERR_CORRUPT, "two tensors would have the name \"%.*s\"",
                    RS_SHOWN(local->tensor.name));
 }
 
@@ -87,10 +87,9 @@ reshard_status rs_zero_join(rs_zero_reading *r)
         status = join_one(r, &r->locals[first], end - first, &repeated);
     }
     if (status == RESHARD_OK && repeated != 0)
-        status =
-            rs_store_note(checkpoint,
-                          "%lld tensors are in several stages of the pipeline, which keep them "
-                          "equal; the first stage's are read",
-                          (long long)repeated);
+        status = rs_store_note(checkpoint,
+                               "%lld tensors are stored by several stages of the pipeline, which "
+                               "keep them equal; those of the first stage are read",
+                               (long long)repeated);
     return status;
 }

@@ -39,12 +39,11 @@ static reshard_status check_shares(const rs_zero_reading *r, const rs_zero_part 
     for (int32_t rank = first; rank < part->rank_count; rank += group->replica_count) {
         int64_t count = flat_of(part, rank, group->slot)->count;
         if (count > share || (is_end && count != 0))
-            return rs_fail_about(
-                RESHARD_ERR_CORRUPT, file_of(r, part, rank),
-                "its array of weights of group %d has %lld elements, which does "
-                "not fit the files of the ranks before it: shares are of %lld, and "
-                "only the last are shorter",
-                (int)index, (long long)count, (long long)share);
+            return rs_fail_about(RESHARD_ERR_CORRUPT, file_of(r, part, rank),
+                                 "its array of weights of group %d has %lld elements, which does "
+                                 "not fit the files of the ranks before it: shares have %lld "
+                                 "elements, and only the last ones have fewer",
+                                 (int)index, (long long)count, (long long)share);
         is_end = count < share;
         held = rs_add_up(held, count);
     }

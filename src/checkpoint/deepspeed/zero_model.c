@@ -44,7 +44,7 @@ static reshard_status describe_whole(reshard_checkpoint *checkpoint, const rs_oc
                                    .strides = found->strides};
     if (tensor.opaque && found->strides != NULL)
         return rs_fail(RESHARD_ERR_UNSUPPORTED,
-                       "tensor \"%.*s\": is not stored row by row, and cannot be cut",
+                       "tensor \"%.*s\" is not stored row by row, so it cannot be cut",
                        RS_SHOWN(full));
     tensor.pieces = rs_arena_copy(&checkpoint->arena, &piece, 1, sizeof piece);
     if (tensor.pieces == NULL)
@@ -165,10 +165,10 @@ static reshard_status take(void *user, const rs_torch_leaf *leaf)
         return rs_torch_keep_common(w->r->checkpoint, &w->r->common, w->file, w->part->mp == 0,
                                     leaf);
     if (leaf->kind != RS_TORCH_TENSOR)
-        return rs_fail_about(RESHARD_ERR_UNSUPPORTED, w->r->checkpoint->files[w->file].name,
-                             "tensor \"%.*s\" is a DTensor or ShardedTensor, which ZeRO's files do "
-                             "not hold",
-                             RS_SHOWN(leaf->name));
+        return rs_fail_about(
+            RESHARD_ERR_UNSUPPORTED, w->r->checkpoint->files[w->file].name,
+            "tensor \"%.*s\" is a DTensor or ShardedTensor, which does not belong in ZeRO's files",
+            RS_SHOWN(leaf->name));
     if (rs_slice_equals(key, "module"))
         return take_module(w, leaf, inner);
     if (rs_slice_equals(key, "frozen_param_fragments"))
@@ -266,8 +266,8 @@ static reshard_status take_plain(void *user, const rs_torch_leaf *leaf)
         return RESHARD_OK;
     if (leaf->kind != RS_TORCH_TENSOR)
         return rs_fail_about(RESHARD_ERR_UNSUPPORTED, w->r->checkpoint->files[w->file].name,
-                             "tensor \"%.*s\" is a DTensor or ShardedTensor, which DeepSpeed's "
-                             "files do not hold",
+                             "tensor \"%.*s\" is a DTensor or ShardedTensor, which does not belong "
+                             "in DeepSpeed's files",
                              RS_SHOWN(leaf->name));
     reshard_status status = rs_torch_occurrence(w->r->checkpoint, w->file, leaf, &found);
     if (status != RESHARD_OK)

@@ -50,8 +50,8 @@ static reshard_status find_stage(rank_file *f)
         f->part->stage = stage;
     if (f->part->stage != stage)
         return rs_fail_about(RESHARD_ERR_CORRUPT, f->name,
-                             "is of ZeRO stage %d, but the first rank's file is of stage %d; are "
-                             "these two checkpoints in one folder?",
+                             "has ZeRO stage %d, but the first rank's file has stage %d; are there "
+                             "two checkpoints in one folder?",
                              (int)stage, (int)f->part->stage);
     return RESHARD_OK;
 }
@@ -92,7 +92,7 @@ static reshard_status read_partitions(const rank_file *f, int32_t group, int32_t
     if (count > f->part->rank_count || f->part->rank_count % count != 0 ||
         (f->part->stage == 3 && count != f->part->rank_count))
         return rs_fail_about(RESHARD_ERR_GAP, f->name,
-                             "its group %d is cut over %lld ranks, but there are files of %d",
+                             "its group %d is cut over %lld ranks, but there are files for %d",
                              (int)group, (long long)count, (int)f->part->rank_count);
     *out_replicas = (int32_t)(f->part->rank_count / count);
     return RESHARD_OK;
@@ -205,8 +205,8 @@ static reshard_status compare_single(const rank_file *f, int32_t group, const rs
                                      const rs_pickle_node *node)
 {
     reshard_checkpoint *checkpoint = f->r->checkpoint;
-    static const char differs[] = "is another number than in the first rank's file; are these of "
-                                  "two steps?";
+    static const char differs[] =
+        "has another value than in the first rank's file; do the files come from two steps?";
     reshard_dtype dtype = RESHARD_DTYPE_NONE;
     rs_zero_flat flat = {0};
     int32_t ndim = 0;
@@ -248,12 +248,12 @@ static reshard_status read_flat(const rank_file *f, int32_t index, const rs_zero
     int64_t count = out_flat->count;
     if (dtype != kind->dtype)
         return rs_fail_about(RESHARD_ERR_CORRUPT, f->name,
-                             "%s is of dtype %s, but the first rank's is of %s", what,
+                             "%s has dtype %s, but %s in the first rank's file", what,
                              reshard_dtype_name(dtype), reshard_dtype_name(kind->dtype));
     if (!is_weights && count != weights && count != weights + padding_of(f, index))
         return rs_fail_about(
             RESHARD_ERR_CORRUPT, f->name,
-            "%s has %lld elements, but there are %lld weights, and %lld of padding", what,
+            "%s has %lld elements, but there are %lld weights and %lld elements of padding", what,
             (long long)count, (long long)weights, (long long)padding_of(f, index));
     return RESHARD_OK;
 }
@@ -274,8 +274,7 @@ static reshard_status read_group(const rank_file *f, int32_t index)
         status = read_partitions(f, index, &replicas);
     if (status == RESHARD_OK && replicas != group->replica_count)
         status = rs_fail_about(RESHARD_ERR_CORRUPT, f->name,
-                               "its partition_count of group %d is another than in the first "
-                               "rank's file",
+                               "its partition_count of group %d differs from the first rank's file",
                                (int)index);
     if (status == RESHARD_OK &&
         rs_pickle_count(rs_pickle_dict(states)) + 1 != (size_t)group->kind_count)
@@ -354,7 +353,7 @@ reshard_status rs_zero_read_rank(rs_zero_reading *r, rs_zero_part *part, int32_t
                    .dict = rs_pickle_get(rs_pickle_root(pickle), "optimizer_state_dict")};
     if (rs_pickle_dict(f.dict) == NULL)
         return rs_fail_about(RESHARD_ERR_CORRUPT, f.name,
-                             "has no dict optimizer_state_dict, so it is not one of ZeRO");
+                             "has no dict optimizer_state_dict, so it is not a file of ZeRO");
     reshard_status status = find_stage(&f);
     if (status == RESHARD_OK)
         status = find_lists(&f);

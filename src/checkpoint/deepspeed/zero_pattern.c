@@ -135,8 +135,8 @@ reshard_status rs_zero_pattern_match(rs_slice pattern, rs_slice name, bool *out_
         rest = (rs_slice){rest.bytes + 1, rest.count - 1};
     if (rest.count > PATTERN_BYTES_MAX || !is_understood(rest))
         return rs_fail(RESHARD_ERR_UNSUPPORTED,
-                       "universal_checkpoint_info has the pattern \"%.*s\", which uses more of "
-                       "Python's regular expressions than is understood here",
+                       "universal_checkpoint_info has the pattern \"%.*s\", which uses parts of "
+                       "Python's regular expressions that are not supported",
                        RS_SHOWN(pattern));
     matcher m = {rest, name, STEPS_MAX};
     bool matches = match_rest(&m, 0, 0);

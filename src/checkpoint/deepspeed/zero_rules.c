@@ -58,12 +58,12 @@ reshard_status rs_zero_rules_init(rs_zero_reading *r)
     if (status != RESHARD_OK)
         return rs_fail_within(status,
                               "%s: %d tensor parallel ranks hold parts of the model, and no file "
-                              "says how it is cut (universal_checkpoint_info); the rules of its "
-                              "family and its config.json would, beside it or given",
+                              "says how it is cut (universal_checkpoint_info); put its config.json "
+                              "beside it, or give one, so that the rules of its family can say it",
                               r->checkpoint->path, (int)r->files.tp_count);
     return rs_store_note(r->checkpoint,
                          "no file says how %d tensor parallel ranks cut the model; it is joined by "
-                         "%s, as config.json gives the sizes",
+                         "%s, with the sizes in config.json",
                          (int)r->files.tp_count, r->padded->said);
 }
 

@@ -64,7 +64,7 @@ reshard_status rs_zero_stage_read(const char *file, const rs_pickle_node *node, 
     }
     if (stage < 1 || stage > 3)
         return rs_fail_about(RESHARD_ERR_UNSUPPORTED, file,
-                             "is of ZeRO stage %lld; stages 1, 2 and 3 can be read",
+                             "has ZeRO stage %lld; stages 1, 2 and 3 can be read",
                              (long long)stage);
     *out_stage = (int32_t)stage;
     return RESHARD_OK;
@@ -91,7 +91,7 @@ reshard_status rs_zero_flat_read(reshard_checkpoint *checkpoint, int32_t file,
     rs_arena_mark mark = rs_arena_mark_now(&checkpoint->arena);
     reshard_status status = rs_torch_tensor_read(&checkpoint->arena, node, &tensor);
     if (status == RESHARD_OK && tensor.strides != NULL)
-        status = rs_fail(RESHARD_ERR_UNSUPPORTED, "does not lie in one row");
+        status = rs_fail(RESHARD_ERR_UNSUPPORTED, "is not stored contiguously");
     if (status == RESHARD_OK) {
         flat.count = rs_volume(tensor.ndim, tensor.shape);
         *out_dtype = tensor.dtype;

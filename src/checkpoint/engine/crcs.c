@@ -192,7 +192,7 @@ static reshard_status compare_item(const rs_crcs *crcs, int64_t index, bool read
     if (status != RESHARD_OK || is_left || sum.crc == item->crc)
         return status;
     return rs_fail_about(RESHARD_ERR_CHECK, crcs->checkpoint->files[item->file].name,
-                         "the CRC of %llu bytes from byte %llu on is wrong: the data are damaged",
+                         "the CRC of %llu bytes from byte %llu on is wrong: the data is damaged",
                          (unsigned long long)item->bytes, (unsigned long long)item->at);
 }
 

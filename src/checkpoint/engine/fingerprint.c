@@ -99,8 +99,9 @@ static reshard_status count_bytes(reshard_dtype dtype, int32_t ndim, const int64
     uint64_t bits = (uint64_t)reshard_dtype_bits(dtype);
     bool empty = false, fits = true;
     if (bits == 0 || ndim < 0)
-        return rs_fail(RESHARD_ERR_INVALID, "no digest for dtype %d and %" PRId32 " dimensions",
-                       (int)dtype, ndim);
+        return rs_fail(RESHARD_ERR_INVALID,
+                       "there is no digest for dtype %d and %" PRId32 " dimensions", (int)dtype,
+                       ndim);
     for (int32_t d = 0; d < ndim; d++) {
         if (shape[d] < 0)
             return rs_fail(RESHARD_ERR_INVALID, "dimension %" PRId32 " has the size %" PRId64, d,
@@ -109,7 +110,7 @@ static reshard_status count_bytes(reshard_dtype dtype, int32_t ndim, const int64
         fits = fits && !__builtin_mul_overflow(bits, (uint64_t)shape[d], &bits);
     }
     if (!fits && !empty)
-        return rs_fail(RESHARD_ERR_RANGE, "a tensor of more than 2^61 bytes");
+        return rs_fail(RESHARD_ERR_RANGE, "a tensor has more than 2^61 bytes");
     *out_bytes = empty ? 0 : bits / 8 + (bits % 8 != 0);
     return RESHARD_OK;
 }

@@ -183,8 +183,8 @@ reshard_status rs_block_sums_end(rs_block_sums *block, int64_t route)
     if (!block->route->casts) {
         if (block->on_source && block->on_target && memcmp(source, target, sizeof *source) != 0)
             return rs_fail(RESHARD_ERR_CHECK,
-                           "what was about to be written is not what was read: a fault of this "
-                           "machine's memory, or of the program");
+                           "the bytes about to be written are not those that were read: this "
+                           "machine's memory or the program is faulty");
         *(block->on_source ? target : source) = *(block->on_source ? source : target);
     }
     rs_mutex_lock(&sums->mutex);

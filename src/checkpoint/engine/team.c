@@ -39,9 +39,10 @@ static int32_t count_threads(const rs_team *team, int32_t asked)
 reshard_status rs_team_choose_threads(const rs_team *team, int32_t asked, int32_t *out_threads)
 {
     if (asked < 0)
-        return rs_fail(RESHARD_ERR_INVALID, "%d threads", (int)asked);
+        return rs_fail(RESHARD_ERR_INVALID,
+                       "%d threads are too few; give 1 or more, or 0 for the default", (int)asked);
     if (asked > RS_POOL_THREADS_MAX)
-        return rs_fail(RESHARD_ERR_RANGE, "%d threads; %d are the most", (int)asked,
+        return rs_fail(RESHARD_ERR_RANGE, "%d threads are too many; give at most %d", (int)asked,
                        RS_POOL_THREADS_MAX);
     *out_threads = count_threads(team, asked);
     return RESHARD_OK;

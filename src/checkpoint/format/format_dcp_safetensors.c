@@ -58,9 +58,9 @@ static reshard_status read_info(rs_arena *arena, rs_json *json, const rs_json_to
     rs_json_token token;
     bool has_offset = false, has_name = false;
     if (found->offsets[index] != NULL)
-        return rs_json_fail(json, key, "a tensor that occurs twice");
+        return rs_json_fail(json, key, "the tensor occurs twice");
     reshard_status status =
-        rs_json_expect(json, RS_JSON_OBJECT_BEGIN, "an object is wanted here", &token);
+        rs_json_expect(json, RS_JSON_OBJECT_BEGIN, "expected an object", &token);
     while (status == RESHARD_OK) {
         status = rs_json_next(json, &token);
         if (status != RESHARD_OK)
@@ -71,7 +71,7 @@ static reshard_status read_info(rs_arena *arena, rs_json *json, const rs_json_to
         bool is_offset = rs_json_token_is(&token, "saved_offsets");
         bool is_name = rs_json_token_is(&token, "logical_fqn");
         if ((is_offset && has_offset) || (is_name && has_name))
-            return rs_json_fail(json, &token, "a field that occurs twice");
+            return rs_json_fail(json, &token, "the field occurs twice");
         has_offset = has_offset || is_offset;
         has_name = has_name || is_name;
         status = is_offset
@@ -88,7 +88,7 @@ static reshard_status read_shape(rs_arena *arena, rs_json *json, const rs_json_t
 {
     sharding *found = user;
     if (found->shapes[index] != NULL)
-        return rs_json_fail(json, key, "a tensor that occurs twice");
+        return rs_json_fail(json, key, "the tensor occurs twice");
     return rs_safetensors_numbers(arena, json, found->header->by_name[index]->ndim,
                                   &found->shapes[index]);
 }
@@ -169,11 +169,10 @@ static reshard_status note_unknown(reshard_checkpoint *checkpoint, const rs_occu
     }
     if (unknown == 0)
         return RESHARD_OK;
-    return rs_store_note(
-        checkpoint,
-        "the files do not say the full shape of %lld tensors: a missing last piece "
-        "would look like a smaller tensor",
-        (long long)unknown);
+    return rs_store_note(checkpoint,
+                         "the files do not give the full shape of %lld tensors: a missing last "
+                         "piece would look like a smaller tensor",
+                         (long long)unknown);
 }
 
 static reshard_status probe(reshard_checkpoint *checkpoint, const rs_opening *opening, bool *out_is)

@@ -78,10 +78,10 @@ static reshard_status fail_several(const reshard_checkpoint *checkpoint, const r
         if (is_gguf(opening->names[i]) && count++ < NAMES_SHOWN)
             rs_text_add(&text, "%s%.80s", count == 1 ? "" : ", ", opening->names[i]);
     }
-    return rs_fail_about(RESHARD_ERR_INVALID, checkpoint->path,
-                         "holds %lld GGUF files that are not the parts of one (%s%s); give one of "
-                         "them",
-                         (long long)count, shown, count > NAMES_SHOWN ? ", .." : "");
+    return rs_fail_about(
+        RESHARD_ERR_INVALID, checkpoint->path,
+        "holds %lld GGUF files that are not parts of one model (%s%s); give one of them",
+        (long long)count, shown, count > NAMES_SHOWN ? ", .." : "");
 }
 
 /* Finds the one model that the path holds. Its parts are those that the name of one of them
@@ -140,11 +140,11 @@ static reshard_status open_files(reshard_checkpoint *checkpoint, const rs_openin
     }
     if (model.count == 0 || model.count > PARTS_MAX || model.number == 0 ||
         model.number > model.count)
-        return rs_fail_about(RESHARD_ERR_INVALID, checkpoint->path,
-                             "%s: its name says part %llu of %llu; parts are numbered from 1, and "
-                             "%d is the most",
-                             model.name, (unsigned long long)model.number,
-                             (unsigned long long)model.count, PARTS_MAX);
+        return rs_fail_about(
+            RESHARD_ERR_INVALID, checkpoint->path,
+            "%s: its name says part %llu of %llu; parts are numbered from 1 to at most %d",
+            model.name, (unsigned long long)model.number, (unsigned long long)model.count,
+            PARTS_MAX);
     char **names = rs_arena_allocate_array(&checkpoint->arena, (size_t)model.count, sizeof *names);
     if (names == NULL)
         return rs_allocation_status();
@@ -171,7 +171,7 @@ static reshard_status read_key(const reshard_checkpoint *checkpoint, int32_t fil
         status = rs_gguf_number(checkpoint->files[file].file, value, 0, out_number, &is);
     if (status == RESHARD_OK && value != NULL && !is)
         status = rs_fail_about(RESHARD_ERR_SYNTAX, rs_file_path(checkpoint->files[file].file),
-                               "key \"%s\": has to be a whole number", key);
+                               "key \"%s\" must be a whole number", key);
     return status;
 }
 
@@ -193,8 +193,8 @@ static reshard_status check_parts(const reshard_checkpoint *checkpoint)
         tensors += body_of(checkpoint, i)->tensor_count;
         if (count != parts && parts == 1)
             return rs_fail_about(RESHARD_ERR_GAP, path,
-                                 "is part %lld of %lld by its key-values; its name has to end in "
-                                 "-%05lld-of-%05lld.gguf for the others to be found",
+                                 "is part %lld of %lld by its key-values; rename it to end in "
+                                 "-%05lld-of-%05lld.gguf, so that the others can be found",
                                  (long long)number + 1, (long long)count, (long long)number + 1,
                                  (long long)count);
         if (count != parts || number != i)
@@ -206,7 +206,7 @@ static reshard_status check_parts(const reshard_checkpoint *checkpoint)
     }
     if (parts > 1 && all >= 0 && all != tensors)
         return rs_fail_about(RESHARD_ERR_GAP, checkpoint->path,
-                             "its parts hold %lld tensors, and say that there are %lld",
+                             "its parts hold %lld tensors, but say that there are %lld",
                              (long long)tensors, (long long)all);
     return RESHARD_OK;
 }
@@ -313,10 +313,10 @@ static reshard_status set_block_types(reshard_checkpoint *checkpoint)
     }
     if (count == 0)
         return RESHARD_OK;
-    return rs_store_note(checkpoint,
-                         "%lld tensor%s quantised; read, they have the values that ggml "
-                         "dequantises them to, in f32",
-                         (long long)count, count == 1 ? " is" : "s are");
+    return rs_store_note(
+        checkpoint,
+        "%lld tensor%s quantised; they are read as the f32 values that ggml dequantises them to",
+        (long long)count, count == 1 ? " is" : "s are");
 }
 
 static reshard_status look(reshard_checkpoint *checkpoint, int32_t file)

@@ -56,7 +56,7 @@ typedef struct scanner {
 
 static reshard_status fail(const scanner *from, const char *words)
 {
-    return rs_fail_about(RESHARD_ERR_SYNTAX, from->what, "its header is not one of NumPy: %s",
+    return rs_fail_about(RESHARD_ERR_SYNTAX, from->what, "its header is not a NumPy header: %s",
                          words);
 }
 
@@ -84,13 +84,13 @@ static reshard_status take_text(scanner *from, rs_slice *out_text)
     char quote = from->at < from->end ? *from->at : '\0';
     const char *begin = from->at + 1;
     if (quote != '\'' && quote != '"')
-        return fail(from, "a text is wanted where there is none");
+        return fail(from, "expected a text");
     for (from->at = begin; from->at < from->end && *from->at != quote; from->at++) {
         if (*from->at == '\\')
-            return fail(from, "a backslash");
+            return fail(from, "a text holds a backslash");
     }
     if (from->at == from->end)
-        return fail(from, "a text without an end");
+        return fail(from, "a text does not end");
     *out_text = (rs_slice){begin, (size_t)(from->at - begin)};
     from->at++;
     return RESHARD_OK;
@@ -100,10 +100,10 @@ static reshard_status take_extent(scanner *from, int64_t *out_extent)
 {
     int64_t extent = 0;
     if (from->at == from->end || !rs_is_digit(*from->at))
-        return fail(from, "its shape is no tuple of numbers");
+        return fail(from, "its shape is not a tuple of numbers");
     for (; from->at < from->end && rs_is_digit(*from->at); from->at++) {
         if (!rs_multiply(extent, 10, &extent) || !rs_add(extent, *from->at - '0', &extent))
-            return rs_fail_about(RESHARD_ERR_RANGE, from->what, "an extent beyond 2^63-1");
+            return rs_fail_about(RESHARD_ERR_RANGE, from->what, "an extent is beyond 2^63-1");
     }
     *out_extent = extent;
     return RESHARD_OK;
@@ -112,17 +112,17 @@ static reshard_status take_extent(scanner *from, int64_t *out_extent)
 static reshard_status take_shape(scanner *from, array *made)
 {
     if (!take(from, "("))
-        return fail(from, "its shape is no tuple of numbers");
+        return fail(from, "its shape is not a tuple of numbers");
     while (!take(from, ")")) {
         if (made->ndim == NDIM_MAX)
-            return rs_fail_about(RESHARD_ERR_RANGE, from->what, "more than %d dimensions",
-                                 NDIM_MAX);
+            return rs_fail_about(RESHARD_ERR_RANGE, from->what,
+                                 "the tensor has more than %d dimensions", NDIM_MAX);
         reshard_status status = take_extent(from, &made->shape[made->ndim++]);
         if (status != RESHARD_OK)
             return status;
         (void)take(from, "L"); /* as Python 2 wrote */
         if (!take(from, ",") && !take(from, ")"))
-            return fail(from, "its shape is no tuple of numbers");
+            return fail(from, "its shape is not a tuple of numbers");
         if (from->at[-1] == ')')
             break;
     }
@@ -149,13 +149,13 @@ static reshard_status find_dtype(const scanner *from, rs_slice text, reshard_dty
             }
         }
     }
-    const char *why = text.count > 1 && text.bytes[0] == '>' ? ", which is big-endian"
-                      : text.count > 1 && text.bytes[1] == 'O'
-                          ? ": Python objects, which are not read from strangers"
-                      : text.count > 1 && text.bytes[1] == 'V'
-                          ? ": bytes of which NumPy does not know what they are (bfloat16 and "
-                            "float8 are saved so)"
-                          : "";
+    const char *why =
+        text.count > 1 && text.bytes[0] == '>' ? ", which is big-endian"
+        : text.count > 1 && text.bytes[1] == 'O'
+            ? ", Python objects, which are not read because loading them could run code"
+        : text.count > 1 && text.bytes[1] == 'V'
+            ? ", raw bytes without a type (NumPy saves bfloat16 and float8 like this)"
+            : "";
     return rs_fail_about(RESHARD_ERR_UNSUPPORTED, from->what, "its elements are '%.*s'%s",
                          RS_SHOWN(text), why);
 }
@@ -197,7 +197,7 @@ static reshard_status parse_header(scanner *from, array *made)
         while (which < 3 && !rs_slice_equals(key, fields[which].key))
             which++;
         if (which == 3 || seen[which] || !take(from, ":"))
-            return fail(from, "other keys than 'descr', 'fortran_order' and 'shape', each once");
+            return fail(from, "its keys are not 'descr', 'fortran_order' and 'shape', each once");
         seen[which] = true;
         status = fields[which].take(from, made);
         skip_spaces(from);
@@ -222,19 +222,21 @@ static reshard_status read_header(reshard_context *context, const char *what, co
     if (status != RESHARD_OK)
         return status;
     if (head_bytes < 10 || memcmp(head, MAGIC, MAGIC_BYTES) != 0)
-        return rs_fail_about(RESHARD_ERR_SYNTAX, what, "does not begin as NumPy's files do");
+        return rs_fail_about(RESHARD_ERR_SYNTAX, what, "does not begin like a NumPy file");
     bool is_first = head[MAGIC_BYTES] == 1;
     if (!is_first && head[MAGIC_BYTES] != 2 && head[MAGIC_BYTES] != 3)
-        return rs_fail_about(RESHARD_ERR_UNSUPPORTED, what, "version %d of NumPy's files",
+        return rs_fail_about(RESHARD_ERR_UNSUPPORTED, what,
+                             "has version %d of NumPy's format, which cannot be read",
                              head[MAGIC_BYTES]);
     length = (size_t)head[8] | (size_t)head[9] << 8;
     if (!is_first && head_bytes == sizeof head)
         length |= (size_t)head[10] << 16 | (size_t)head[11] << 24;
     made->data_at = (is_first ? 10 : 12) + length;
     if (length > HEADER_BYTES_MAX || made->data_at > bytes)
-        return rs_fail_about(RESHARD_ERR_CORRUPT, what,
-                             "a header of %zu bytes, in a file of %llu (at most %d are allowed)",
-                             length, (unsigned long long)bytes, HEADER_BYTES_MAX);
+        return rs_fail_about(
+            RESHARD_ERR_CORRUPT, what,
+            "its header has %zu bytes, the file has %llu (a header may have at most %d)", length,
+            (unsigned long long)bytes, HEADER_BYTES_MAX);
     char *text = rs_allocate(context, length);
     if (text == NULL)
         return rs_allocation_status();
@@ -270,11 +272,11 @@ static reshard_status add_array(reshard_checkpoint *checkpoint, int32_t file, ui
     if (status == RESHARD_OK)
         status = rs_stored_bytes(name, made.dtype, made.ndim, made.shape, &data_bytes);
     if (status == RESHARD_OK && bytes - made.data_at != data_bytes)
-        status = rs_fail(RESHARD_ERR_CORRUPT,
-                         "tensor \"%.*s\": has %llu bytes of data, and %llu by "
-                         "its shape",
-                         RS_SHOWN(name), (unsigned long long)(bytes - made.data_at),
-                         (unsigned long long)data_bytes);
+        status =
+            rs_fail(RESHARD_ERR_CORRUPT,
+                    "tensor \"%.*s\" has %llu bytes of data, but by its shape it should have %llu",
+                    RS_SHOWN(name), (unsigned long long)(bytes - made.data_at),
+                    (unsigned long long)data_bytes);
     if (status != RESHARD_OK) {
         rs_error_add_subject(what, strlen(what));
         return rs_fail_within(status, "%s", what);

@@ -28,10 +28,10 @@ static reshard_status check_complete(reshard_checkpoint *checkpoint, const rs_op
         return status;
     if (!opening->is_folder)
         return rs_store_note(checkpoint,
-                             "%s is one of %llu files, by its name: the others are not read",
+                             "%s is one of %llu files by its name; the others are ignored",
                              names[0], (unsigned long long)count);
     return rs_fail_about(RESHARD_ERR_GAP, checkpoint->path,
-                         "%s is missing: of the %llu files that the names count, %llu are here",
+                         "%s is missing: by their names there are %llu files, and %llu are here",
                          missing, (unsigned long long)count, (unsigned long long)found);
 }
 
@@ -69,7 +69,7 @@ static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_openin
         status = rs_store_take_whole(checkpoint, count, next_entry, &w, &doubled);
     if (status == RESHARD_OK && doubled >= 0)
         status = rs_store_fail_double(checkpoint, doubled, RESHARD_HINT_SOURCE_MESH,
-                                      "; if these are files of ranks, their mesh has to be given");
+                                      "; if they are the files of ranks, give their mesh");
     return status == RESHARD_OK ? rs_safetensors_finish(checkpoint) : status;
 }
 

@@ -164,17 +164,17 @@ static reshard_status check_order(reshard_checkpoint *checkpoint, const rs_occur
         if (found != NULL)
             return rs_fail(RESHARD_ERR_UNSUPPORTED,
                            "tensor \"%.*s\": the weights are quantised, and engines save such "
-                           "weights in the order of a kernel, which the files do not tell; convert "
-                           "the model that the engine had loaded",
+                           "weights in the order of a kernel, which the files do not name; convert "
+                           "the model that the engine loaded",
                            RS_SHOWN(found->name));
     }
     if (is_logical || experts == NULL)
         return RESHARD_OK;
-    return rs_store_warn(checkpoint,
-                         "experts (\"%.*s\") are taken to be in logical order, gate before up: "
-                         "an engine may have saved them in the order of a kernel, which cannot be "
-                         "told from the files",
-                         RS_SHOWN(experts->name));
+    return rs_store_warn(
+        checkpoint,
+        "experts (\"%.*s\") are assumed to be in logical order, gate before up; an engine may have "
+        "saved them in the order of a kernel, which the files do not name",
+        RS_SHOWN(experts->name));
 }
 
 /* Whether whole experts were dealt out to the ranks: the files have fewer than the model. */
@@ -199,8 +199,8 @@ static reshard_status find_dealt(const reshard_checkpoint *checkpoint, const rs_
     rs_config_release(&config);
     if (status == RESHARD_ERR_NOT_FOUND)
         return rs_fail_hint(status, RESHARD_HINT_CONFIG, "",
-                            "%s: the number of experts is not known, so it is open whether each "
-                            "rank has parts of all experts or some of them whole",
+                            "%s: the number of experts is not known, so each rank may hold parts "
+                            "of all experts, or some experts whole; give a config.json",
                             checkpoint->path);
     *out_dealt = experts->shape[0] < count;
     return status;
@@ -259,8 +259,8 @@ static reshard_status check_mesh(const reshard_mesh *mesh)
         int32_t size = reshard_mesh_axis_size(mesh, i);
         if (size != 1 && strcmp(name, "tp") != 0)
             return rs_fail(RESHARD_ERR_INVALID,
-                           "files of engines are numbered by the ranks of tp, so %s=%d cannot be "
-                           "told apart in their names",
+                           "files of engines are numbered by the ranks of tp, so their names have "
+                           "no place for %s=%d",
                            name[0] != '\0' ? name : "an axis", (int)size);
     }
     return rs_rank_mesh_check(mesh);
@@ -310,7 +310,7 @@ static reshard_status number_files(rs_target *target, rank_parts *ranks)
         ranks[i].first_file = (int32_t)files;
         files += ranks[i].count;
         if (files > INT32_MAX)
-            return rs_fail(RESHARD_ERR_RANGE, "more than 2147483647 parts");
+            return rs_fail(RESHARD_ERR_RANGE, "there would be more than 2147483647 parts");
     }
     int32_t *numbers = rs_arena_allocate_array(&target->arena, 2 * (size_t)files, sizeof *numbers);
     if (numbers == NULL)

@@ -85,7 +85,7 @@ static reshard_status take_text(scanner *from, rs_arena *arena, uint64_t most, c
         return status;
     if (length == 0 || length > most)
         return rs_fail_about(RESHARD_ERR_SYNTAX, from->what,
-                             "%s at byte %llu has %llu bytes; it has to have 1 to %llu", of,
+                             "%s at byte %llu has %llu bytes; 1 to %llu are allowed", of,
                              (unsigned long long)(from->at - 8), (unsigned long long)length,
                              (unsigned long long)most);
     if (length > from->bytes - from->at)
@@ -133,7 +133,7 @@ static reshard_status take_kind(scanner *from, rs_slice key, rs_gguf_kind *out_k
         return status;
     if (kind >= RS_GGUF_KIND_COUNT)
         return rs_fail_about(RESHARD_ERR_SYNTAX, from->what,
-                             "key \"%.*s\": a value of kind %llu, and kinds are numbered 0 to %d",
+                             "key \"%.*s\": its value has kind %llu; kinds are numbered 0 to %d",
                              rs_slice_shown(key), key.bytes, (unsigned long long)kind,
                              RS_GGUF_KIND_COUNT - 1);
     *out_kind = (rs_gguf_kind)kind;
@@ -151,8 +151,8 @@ static reshard_status take_value(scanner *from, rs_gguf *gguf, rs_gguf_value *va
         status = take_kind(from, value->key, &value->item_kind);
         if (status == RESHARD_OK && value->item_kind == RS_GGUF_LIST)
             return rs_fail_about(RESHARD_ERR_UNSUPPORTED, from->what,
-                                 "key \"%.*s\": a list of lists", rs_slice_shown(value->key),
-                                 value->key.bytes);
+                                 "key \"%.*s\": its value is a list of lists, which cannot be read",
+                                 rs_slice_shown(value->key), value->key.bytes);
         if (status == RESHARD_OK)
             status = take_number(from, 8, value->key.bytes, &value->count);
     }
@@ -177,9 +177,8 @@ static reshard_status check_keys(const scanner *from, const rs_gguf *gguf)
     rs_sort(keys, count, sizeof *keys, compare_keys);
     for (size_t i = 1; status == RESHARD_OK && i < count; i++) {
         if (rs_slice_compare(keys[i - 1], keys[i]) == 0)
-            status =
-                rs_fail_about(RESHARD_ERR_SYNTAX, from->what, "key \"%.*s\": it is there twice",
-                              rs_slice_shown(keys[i]), keys[i].bytes);
+            status = rs_fail_about(RESHARD_ERR_SYNTAX, from->what, "key \"%.*s\" occurs twice",
+                                   rs_slice_shown(keys[i]), keys[i].bytes);
     }
     rs_release(from->context, keys, count * sizeof *keys);
     return status;
@@ -214,7 +213,7 @@ static reshard_status find_alignment(const scanner *from, rs_gguf *gguf)
         return status;
     if (!is || value->kind != RS_GGUF_U32 || number == 0 || (number & (number - 1)) != 0)
         return rs_fail_about(RESHARD_ERR_SYNTAX, from->what,
-                             "general.alignment has to be a u32 and a power of two");
+                             "general.alignment must be a u32 and a power of two");
     gguf->alignment = (uint64_t)number;
     return RESHARD_OK;
 }
@@ -261,7 +260,7 @@ static reshard_status take_shape(scanner *from, rs_gguf *gguf, rs_gguf_tensor *t
         return status;
     if (ndim > RS_GGUF_NDIM_MAX)
         return fail_tensor(from, RESHARD_ERR_UNSUPPORTED, tensor,
-                           "more than four dimensions: ", ndim);
+                           "it has more than four dimensions: ", ndim);
     int64_t *shape = rs_arena_allocate_array(&gguf->arena, (size_t)ndim, sizeof *shape);
     if (shape == NULL)
         return rs_allocation_status();
@@ -269,8 +268,8 @@ static reshard_status take_shape(scanner *from, rs_gguf *gguf, rs_gguf_tensor *t
         uint64_t extent = 0;
         status = take_number(from, 8, tensor->name.bytes, &extent);
         if (status == RESHARD_OK && extent > INT64_MAX)
-            status =
-                fail_tensor(from, RESHARD_ERR_RANGE, tensor, "an extent beyond 2^63-1: ", extent);
+            status = fail_tensor(from, RESHARD_ERR_RANGE, tensor,
+                                 "an extent is beyond 2^63-1: ", extent);
         if (status != RESHARD_OK)
             return status;
         shape[i] = (int64_t)extent;
@@ -335,8 +334,8 @@ static reshard_status take_tensor(scanner *from, rs_gguf *gguf, uint64_t *next,
         return status;
     if (offset != *next)
         return rs_fail_about(RESHARD_ERR_CORRUPT, from->what,
-                             "tensor \"%.*s\": begins at byte %llu of the data; the one before it "
-                             "ends at %llu, with its padding",
+                             "tensor \"%.*s\" begins at byte %llu of the data, but the one before "
+                             "it ends at %llu, with its padding",
                              rs_slice_shown(tensor->name), tensor->name.bytes,
                              (unsigned long long)offset, (unsigned long long)*next);
     tensor->at = offset; /* the data's own place is added once it is known */
@@ -357,7 +356,7 @@ static reshard_status check_places(const scanner *from, rs_gguf *gguf)
                     !__builtin_add_overflow(tensor->at, tensor->bytes, &end);
         if (tensor->bytes != 0 && (!fits || end > from->bytes))
             return rs_fail_about(RESHARD_ERR_CORRUPT, from->what,
-                                 "tensor \"%.*s\": has %llu bytes from byte %llu on, but the file "
+                                 "tensor \"%.*s\" has %llu bytes from byte %llu on, but the file "
                                  "has %llu bytes; is the download complete?",
                                  rs_slice_shown(tensor->name), tensor->name.bytes,
                                  (unsigned long long)tensor->bytes, (unsigned long long)tensor->at,
@@ -393,10 +392,12 @@ static reshard_status take_head(scanner *from, rs_gguf *gguf)
     if (status == RESHARD_OK)
         status = take_number(from, 4, "the version", &version);
     if (status == RESHARD_OK && version != 0 && (version & 0xffff) == 0)
-        return rs_fail_about(RESHARD_ERR_UNSUPPORTED, from->what, "its numbers are big-endian");
+        return rs_fail_about(RESHARD_ERR_UNSUPPORTED, from->what,
+                             "its numbers are big-endian, which cannot be read; convert it with "
+                             "llama.cpp's gguf_convert_endian.py");
     if (status == RESHARD_OK && version != 2 && version != 3)
         return rs_fail_about(RESHARD_ERR_UNSUPPORTED, from->what,
-                             "version %llu of GGUF; 2 and 3 can be read",
+                             "has version %llu of GGUF; versions 2 and 3 can be read",
                              (unsigned long long)version);
     gguf->version = (uint32_t)version;
     if (status == RESHARD_OK)

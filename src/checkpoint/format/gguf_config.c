@@ -316,8 +316,8 @@ static reshard_status add_rope(configuring *c)
     bool is_lost = is_in_tensors || (strcmp(kind, "none") != 0 && (!is_known || factor == NULL));
     if (status == RESHARD_OK && is_lost)
         status = rs_store_note(c->checkpoint,
-                               "its rotary embeddings are scaled (%s) in a way that a config.json "
-                               "made of its key-values does not say: rope_scaling has to be added",
+                               "its rotary embeddings are scaled (%s), which the config.json made "
+                               "from its key-values does not say; add rope_scaling",
                                is_in_tensors ? "by a tensor" : kind);
     return status;
 }

@@ -138,7 +138,7 @@ static reshard_status compare_names(const following *f, named *missing, named *s
                        (long long)missing->count, missing->text,
                        missing->count > SHOWN ? ", .." : "");
     if (surplus->count != 0)
-        (void)snprintf(second, sizeof second, "it does not have %lld of the model's: %s%s",
+        (void)snprintf(second, sizeof second, "it lacks %lld of the model's tensors: %s%s",
                        (long long)surplus->count, surplus->text,
                        surplus->count > SHOWN ? ", .." : "");
     return rs_fail_about(RESHARD_ERR_MISMATCH, f->donor->path, "%s%s%s", first,
@@ -210,7 +210,7 @@ static reshard_status describe_blocks(const following *f, const rs_stored_tensor
 
 static reshard_status fail_cast(const rs_selected *item, const char *to)
 {
-    return rs_fail(RESHARD_ERR_UNSUPPORTED, "tensor \"%.*s\" is %s, and cannot be written as %s",
+    return rs_fail(RESHARD_ERR_UNSUPPORTED, "tensor \"%.*s\" is %s, which cannot be written as %s",
                    rs_slice_shown(item->name), item->name.bytes,
                    reshard_dtype_name(item->stored->dtype), to);
 }
@@ -284,11 +284,11 @@ static reshard_status make_tensor(following *f, uint32_t type, rs_selected *item
     if (block != NULL && item->stored->block_type == block && item->stored->blocks != NULL)
         return copy_blocks(f, item);
     if (block != NULL && block->encode == NULL)
-        return rs_fail_hint(
-            RESHARD_ERR_UNSUPPORTED, RESHARD_HINT_BLOCK_TYPE, "",
-            "tensor \"%.*s\" is %s in %.200s, a type that is not written; F32, F16, "
-            "BF16 and Q8_0 are",
-            rs_slice_shown(item->name), item->name.bytes, block->name, f->donor->path);
+        return rs_fail_hint(RESHARD_ERR_UNSUPPORTED, RESHARD_HINT_BLOCK_TYPE, "",
+                            "tensor \"%.*s\" is %s in %.200s, a type that cannot be written; F32, "
+                            "F16, BF16 and Q8_0 can",
+                            rs_slice_shown(item->name), item->name.bytes, block->name,
+                            f->donor->path);
     reshard_status status = widen_sum(f, item);
     if (status != RESHARD_OK)
         return status;
@@ -317,8 +317,8 @@ static reshard_status hold(following *f, const wanted *from, rs_selected *item)
         return rs_allocation_status();
     if (tensor->block_type != NULL || tensor->bytes > HELD_BYTES_MAX)
         return rs_fail_about(RESHARD_ERR_UNSUPPORTED, rs_file_path(file),
-                             "tensor \"%s\": it would be copied, but is %s of %llu bytes; a plain "
-                             "type of at most %llu bytes is expected",
+                             "tensor \"%s\" would be copied, but is %s of %llu bytes; expected a "
+                             "plain type of at most %llu bytes",
                              name, type_name(tensor->type), (unsigned long long)tensor->bytes,
                              (unsigned long long)HELD_BYTES_MAX);
     char *bytes = rs_arena_allocate(f->arena, (size_t)tensor->bytes + 1);
@@ -442,7 +442,7 @@ static reshard_status say(const following *f)
 {
     rs_target *target = f->laying->target;
     reshard_status status =
-        rs_target_say(target, "key-values, names and order of %lld tensors are those of %.200s",
+        rs_target_say(target, "key-values, names and order of %lld tensors are taken from %.200s",
                       (long long)f->count, f->donor->path);
     if (status == RESHARD_OK && f->held != 0)
         status =
@@ -454,8 +454,8 @@ static reshard_status say(const following *f)
                                f->copied == 1 ? "it is" : "they are");
     if (status == RESHARD_OK && f->has_tied)
         status = rs_target_say(target,
-                               "the head is tied, and \"%s\" written as a copy of the "
-                               "embedding, because %.200s has one",
+                               "the head is tied; \"%s\" is written as a copy of the embedding, "
+                               "because %.200s has one",
                                HEAD, f->donor->path);
     return status;
 }

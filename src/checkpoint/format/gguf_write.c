@@ -48,7 +48,7 @@ reshard_status rs_gguf_take_values(rs_target *target, const reshard_checkpoint *
                              (unsigned long long)gguf->alignment);
     if (bytes > VALUES_BYTES_MAX)
         return rs_fail_about(RESHARD_ERR_RANGE, rs_file_path(file),
-                             "its key-values take %llu bytes; %llu are the most that are copied",
+                             "its key-values take %llu bytes; at most %llu can be copied",
                              (unsigned long long)bytes, (unsigned long long)VALUES_BYTES_MAX);
     char *values = rs_arena_allocate(&target->arena, (size_t)bytes + 1);
     if (values == NULL)
@@ -106,7 +106,9 @@ static reshard_status choose_files(const rs_laying *laying, int64_t *items, int3
     laying->target->file_count = file + 1;
     if (file < PARTS_MAX)
         return RESHARD_OK;
-    return rs_fail(RESHARD_ERR_RANGE, "%d parts of at most %llu bytes; %d are the most",
+    return rs_fail(RESHARD_ERR_RANGE,
+                   "there would be %d parts of at most %llu bytes; at most %d are allowed, so make "
+                   "them larger",
                    (int)file + 1, (unsigned long long)most, PARTS_MAX);
 }
 

@@ -261,10 +261,10 @@ static reshard_status read_range(rs_json *json, int64_t *out_first, int64_t *out
             return status;
     }
     if (numbers[1] < numbers[0] || numbers[1] >= INT64_MAX)
-        return rs_json_fail(json, &token, "no range of numbers");
+        return rs_json_fail(json, &token, "expected a range of numbers");
     *out_first = (int64_t)numbers[0];
     *out_last = (int64_t)numbers[1];
-    return rs_json_expect(json, RS_JSON_LIST_END, "a range has two numbers", &token);
+    return rs_json_expect(json, RS_JSON_LIST_END, "expected two numbers for a range", &token);
 }
 
 static reshard_status read_parts(rs_arena *arena, rs_json *json, box_parts *parts)
@@ -276,7 +276,7 @@ static reshard_status read_parts(rs_arena *arena, rs_json *json, box_parts *part
         return read_text(arena, &token, &parts->texts[0]);
     }
     if (status == RESHARD_OK && token.kind != RS_JSON_LIST_BEGIN)
-        return rs_json_fail(json, &token, "a name, or a list of texts and ranges, is wanted here");
+        return rs_json_fail(json, &token, "expected a name, or a list of texts and ranges");
     while (status == RESHARD_OK && (status = rs_json_next(json, &token)) == RESHARD_OK) {
         bool wants_text = parts->text_count == parts->range_count;
         if (token.kind == RS_JSON_LIST_END && !wants_text)
@@ -288,7 +288,7 @@ static reshard_status read_parts(rs_arena *arena, rs_json *json, box_parts *part
             int32_t n = parts->range_count++;
             status = read_range(json, &parts->first[n], &parts->last[n]);
         } else
-            return rs_json_fail(json, &token, "texts and ranges in turn are wanted here");
+            return rs_json_fail(json, &token, "expected texts and ranges in turn");
     }
     return status;
 }

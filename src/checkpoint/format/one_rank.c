@@ -72,7 +72,7 @@ static reshard_status tell_by_document(reshard_checkpoint *checkpoint, rs_slice 
         status = tell_wholes(checkpoint, &layout, wholes);
     if (status == RESHARD_OK && reshard_mesh_size(layout.mesh) > 1)
         status = rs_store_note(
-            checkpoint, "%s is the file of rank %d, one of %d of %.*s: the others are not read",
+            checkpoint, "%s is the file of rank %d, one of %d of %.*s; the others are ignored",
             checkpoint->files[0].name, (int)rank, (int)reshard_mesh_size(layout.mesh),
             RS_SHOWN(layout.mesh_text));
     rs_rank_layout_release(&layout, checkpoint->context);

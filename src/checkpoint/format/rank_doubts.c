@@ -87,7 +87,7 @@ static reshard_status check_sizes(reshard_checkpoint *checkpoint, const char *fr
     if (sizes.wrong != 0)
         return rs_fail_hint(RESHARD_ERR_INVALID, RESHARD_HINT_SOURCE_MESH, checkpoint->path,
                             "%s: joined over %.100s, %s; %lld of %lld tensors that config.json "
-                            "describes do not fit: correct the mesh, its rules or the number",
+                            "describes do not fit; correct the mesh, its rules or the number",
                             checkpoint->path, from, sizes.first, (long long)sizes.wrong,
                             (long long)sizes.compared);
     return sizes.compared != 0

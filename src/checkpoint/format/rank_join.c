@@ -84,7 +84,7 @@ static reshard_status follow_strides(const rs_occurrence *entry, int32_t ndim, r
     for (int32_t d = 0; d < ndim; d++) {
         if (entry->ndim != ndim || piece->strides[d] % dense[d] != 0)
             return rs_fail(RESHARD_ERR_UNSUPPORTED,
-                           "tensor \"%.*s\": is cut flat, but not stored row by row",
+                           "tensor \"%.*s\" is cut flat, but not stored row by row",
                            RS_SHOWN(entry->name));
         piece->at += left / dense[d] * entry->strides[d];
         left %= dense[d];
@@ -162,15 +162,15 @@ static reshard_status add_opaque(reshard_checkpoint *checkpoint, const rs_rank_a
         if (item->ndim != first->ndim ||
             memcmp(item->shape, first->shape, (size_t)first->ndim * sizeof(int64_t)) != 0)
             return rs_fail(RESHARD_ERR_UNSUPPORTED,
-                           "tensor \"%.*s\": is cut in %s and %s, but tensors of less than a byte "
-                           "an element or more than 8 dimensions are carried whole only",
+                           "tensor \"%.*s\" is cut in %s and %s; tensors with less than a byte per "
+                           "element or more than 8 dimensions can only be copied whole",
                            RS_SHOWN(item->name), checkpoint->files[entries->items[0].file].name,
                            checkpoint->files[item->file].name);
         if (item->strides != NULL)
-            return rs_fail(RESHARD_ERR_UNSUPPORTED,
-                           "tensor \"%.*s\": is not stored row by row, and has more than 8 "
-                           "dimensions",
-                           RS_SHOWN(item->name));
+            return rs_fail(
+                RESHARD_ERR_UNSUPPORTED,
+                "tensor \"%.*s\" is not stored row by row, and has more than 8 dimensions",
+                RS_SHOWN(item->name));
         rs_stored_piece piece = {.file = item->file, .at = item->at, .size = tensor->carried_shape};
         if (i == 0)
             tensor->pieces[tensor->piece_count++] = piece;

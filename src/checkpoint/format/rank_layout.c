@@ -53,7 +53,7 @@ typedef struct document {
 static reshard_status read_text(rs_arena *arena, rs_json *json, rs_slice *out_text)
 {
     rs_json_token token;
-    reshard_status status = rs_json_expect(json, RS_JSON_STRING, "a text is wanted here", &token);
+    reshard_status status = rs_json_expect(json, RS_JSON_STRING, "expected a text", &token);
     if (status != RESHARD_OK)
         return status;
     char *bytes = rs_arena_allocate(arena, token.count + 1);
@@ -112,7 +112,7 @@ static reshard_status check_version(rs_json json)
     uint64_t version = 0;
     bool has = false;
     reshard_status status =
-        rs_json_expect(&json, RS_JSON_OBJECT_BEGIN, "an object is wanted here", &token);
+        rs_json_expect(&json, RS_JSON_OBJECT_BEGIN, "expected an object", &token);
     while (status == RESHARD_OK && !has) {
         status = rs_json_next(&json, &token);
         if (status != RESHARD_OK || token.kind == RS_JSON_OBJECT_END)
@@ -124,8 +124,7 @@ static reshard_status check_version(rs_json json)
         return rs_fail(RESHARD_ERR_SYNTAX, RS_LAYOUT_KEY ": has no version");
     if (status == RESHARD_OK && version != LAYOUT_VERSION)
         return rs_fail(RESHARD_ERR_UNSUPPORTED,
-                       RS_LAYOUT_KEY ": is of version %" PRIu64
-                                     ", and this release reads version %d",
+                       RS_LAYOUT_KEY ": has version %" PRIu64 ", and this release reads version %d",
                        version, LAYOUT_VERSION);
     return status;
 }
@@ -139,11 +138,11 @@ static reshard_status read_document(reshard_checkpoint *checkpoint, int32_t file
     if (text.bytes == NULL)
         return rs_fail_about(RESHARD_ERR_CORRUPT, checkpoint->files[file].name,
                              "does not say how it was split (" RS_LAYOUT_KEY
-                             "), and other files do");
+                             "), but other files do");
     rs_json_init(&json, RS_LAYOUT_KEY, text.bytes, text.count);
     reshard_status status = check_version(json);
     if (status == RESHARD_OK)
-        status = rs_json_expect(&json, RS_JSON_OBJECT_BEGIN, "an object is wanted here", &token);
+        status = rs_json_expect(&json, RS_JSON_OBJECT_BEGIN, "expected an object", &token);
     while (rs_json_next_member(&json, &token, &status))
         status = read_member(&checkpoint->arena, &json, &token, found);
     if (status == RESHARD_OK)
@@ -165,7 +164,7 @@ static reshard_status read_shape(rs_arena *arena, rs_json *json, int32_t *out_nd
     rs_json_token token;
     int32_t ndim = 0;
     reshard_status status =
-        rs_json_expect(&ahead, RS_JSON_LIST_BEGIN, "a list of numbers is wanted here", &token);
+        rs_json_expect(&ahead, RS_JSON_LIST_BEGIN, "expected a list of numbers", &token);
     while (status == RESHARD_OK && (status = rs_json_next(&ahead, &token)) == RESHARD_OK &&
            token.kind == RS_JSON_NUMBER && ndim < INT32_MAX)
         ndim++;
@@ -181,7 +180,7 @@ static reshard_status read_tensor(rs_arena *arena, rs_json *json, rs_rank_tensor
     uint64_t zeros = 0;
     int32_t padded_ndim = 0;
     reshard_status status =
-        rs_json_expect(json, RS_JSON_OBJECT_BEGIN, "an object is wanted here", &token);
+        rs_json_expect(json, RS_JSON_OBJECT_BEGIN, "expected an object", &token);
     while (rs_json_next_member(json, &token, &status)) {
         if (rs_json_token_is(&token, "shape"))
             status = read_shape(arena, json, &tensor->ndim, &tensor->shape);
@@ -203,8 +202,7 @@ static reshard_status read_tensor(rs_arena *arena, rs_json *json, rs_rank_tensor
         fits = tensor->shape != NULL && tensor->padded[d] >= tensor->shape[d];
     if (tensor->shape == NULL || tensor->cuts.bytes == NULL || !fits)
         return rs_json_fail(json, &token,
-                            "a tensor without shape or cuts, or with a padded shape "
-                            "that does not fit");
+                            "the tensor has no shape or cuts, or a padded shape that does not fit");
     return RESHARD_OK;
 }
 
@@ -251,7 +249,7 @@ static reshard_status read_groups(tensor_list *list, rs_json *json, int64_t most
         list->like = (rs_rank_tensor){.ndim = 0};
         status = read_tensor(list->arena, json, &list->like, &names);
         if (status == RESHARD_OK && names.bytes == NULL)
-            status = rs_json_fail(json, &token, "a group without names");
+            status = rs_json_fail(json, &token, "the group has no names");
         if (status == RESHARD_OK)
             status = read_names(list, names, most);
     }
@@ -294,13 +292,13 @@ static reshard_status place_rank(const reshard_checkpoint *checkpoint, const rs_
         rank <= INT32_MAX ? reshard_mesh_position_of(layout->mesh, (int32_t)rank) : -1;
     if (position < 0)
         return rs_fail_about(RESHARD_ERR_CORRUPT, checkpoint->files[file].name,
-                             "is of rank %" PRIu64 ", which %.*s does not have", rank,
+                             "belongs to rank %" PRIu64 ", which %.*s does not have", rank,
                              rs_slice_shown(layout->mesh_text), layout->mesh_text.bytes);
     if (position >= room)
         return RESHARD_OK; /* files are missing, which read_ranks finds */
     if (layout->file_of[position] >= 0)
         return rs_fail_about(
-            RESHARD_ERR_CORRUPT, checkpoint->path, "%s and %s are both of rank %" PRIu64,
+            RESHARD_ERR_CORRUPT, checkpoint->path, "%s and %s both belong to rank %" PRIu64,
             checkpoint->files[layout->file_of[position]].name, checkpoint->files[file].name, rank);
     layout->file_of[position] = file;
     return RESHARD_OK;

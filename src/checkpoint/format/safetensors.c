@@ -50,7 +50,7 @@ static reshard_status read_dtype(rs_json *json, reshard_dtype *out_dtype)
             return RESHARD_OK;
         }
     }
-    return rs_json_fail(json, &token, "a dtype that safetensors does not have");
+    return rs_json_fail(json, &token, "the dtype is not one of safetensors");
 }
 
 typedef struct number_list {
@@ -74,8 +74,8 @@ static reshard_status read_numbers(reshard_context *context, rs_json *json, cons
         if (status == RESHARD_OK)
             status = rs_json_unsigned(json, &token, &number);
         if (status == RESHARD_OK && number > max)
-            status = rs_fail(RESHARD_ERR_RANGE, "%s, byte %zu: a number beyond 2^63-1", json->what,
-                             (size_t)(token.bytes - json->bytes));
+            status = rs_fail(RESHARD_ERR_RANGE, "%s, byte %zu: the number is beyond 2^63-1",
+                             json->what, (size_t)(token.bytes - json->bytes));
         if (status == RESHARD_OK)
             status = rs_grow(context, &items, &list->capacity, list->count + 1, sizeof(int64_t));
         list->items = items;
@@ -132,19 +132,19 @@ static reshard_status read_entry(rs_header *header, rs_json *json, number_list *
     int seen = 0;
     rs_json_token token;
     reshard_status status =
-        rs_json_expect(json, RS_JSON_OBJECT_BEGIN, "a tensor that is not an object", &token);
+        rs_json_expect(json, RS_JSON_OBJECT_BEGIN, "the tensor is not an object", &token);
     while (rs_json_next_member(json, &token, &status)) {
         int field = rs_json_token_is(&token, "dtype")          ? HAS_DTYPE
                     : rs_json_token_is(&token, "shape")        ? HAS_SHAPE
                     : rs_json_token_is(&token, "data_offsets") ? HAS_OFFSETS
                                                                : 0;
         if ((seen & field) != 0)
-            return rs_json_fail(json, &token, "a field that occurs twice");
+            return rs_json_fail(json, &token, "the field occurs twice");
         seen |= field;
         status = field != 0 ? read_field(header, json, field, list, entry) : rs_json_skip(json);
     }
     if (status == RESHARD_OK && seen != (HAS_DTYPE | HAS_SHAPE | HAS_OFFSETS))
-        return rs_json_fail(json, &token, "a tensor without dtype, shape or data_offsets");
+        return rs_json_fail(json, &token, "the tensor lacks dtype, shape or data_offsets");
     return status;
 }
 
@@ -237,8 +237,8 @@ static reshard_status check_entry(const rs_header_entry *entry, uint64_t expecte
     int shown = rs_slice_shown(entry->name);
     if (entry->begin != expected || entry->end < entry->begin)
         return rs_fail(RESHARD_ERR_CORRUPT,
-                       "tensor \"%.*s\": its data are bytes %llu to %llu, but should begin at %llu"
-                       " (tensors follow each other without holes and overlaps)",
+                       "tensor \"%.*s\": its data is at bytes %llu to %llu, but should begin at "
+                       "%llu (tensors follow each other without holes and overlaps)",
                        shown, entry->name.bytes, (unsigned long long)entry->begin,
                        (unsigned long long)entry->end, (unsigned long long)expected);
     reshard_status status =
@@ -343,11 +343,11 @@ static reshard_status read_length(const rs_file *file, uint64_t at, uint64_t *ou
         length = length << 8 | bytes[i];
     if (length > RS_HEADER_BYTES_MAX)
         return rs_fail_about(RESHARD_ERR_CORRUPT, path,
-                             "a header of %llu bytes; safetensors allows 100000000",
+                             "its header has %llu bytes; safetensors allows 100000000",
                              (unsigned long long)length);
     if (length > file_bytes - 8)
         return rs_fail_about(RESHARD_ERR_CORRUPT, path,
-                             "a header of %llu bytes in a file of %llu (it is truncated)",
+                             "its header has %llu bytes, but the file only %llu (it is truncated)",
                              (unsigned long long)length, (unsigned long long)file_bytes);
     *out_header_bytes = length;
     *out_data_bytes = file_bytes - 8 - length;

@@ -161,9 +161,10 @@ static reshard_status keep_said(reshard_checkpoint *checkpoint, said *list, int6
     }
     if (differing == 0)
         return RESHARD_OK;
-    return rs_store_note(checkpoint,
-                         "files differ in %lld values of their metadata: the first file's are kept",
-                         (long long)differing);
+    return rs_store_note(
+        checkpoint,
+        "files differ in %lld values of their metadata; those of the first file are kept",
+        (long long)differing);
 }
 
 /* Keeps the stem of the file names if loaders know it. */
@@ -241,18 +242,18 @@ reshard_status rs_safetensors_numbers(rs_arena *arena, rs_json *json, int32_t co
     if (numbers == NULL)
         return rs_allocation_status();
     reshard_status status =
-        rs_json_expect(json, RS_JSON_LIST_BEGIN, "a list of numbers is wanted here", &token);
+        rs_json_expect(json, RS_JSON_LIST_BEGIN, "expected a list of numbers", &token);
     for (int32_t d = 0; status == RESHARD_OK; d++) {
         uint64_t number = 0;
         status = rs_json_next(json, &token);
         if (status == RESHARD_OK && (token.kind == RS_JSON_LIST_END) != (d == count))
-            return rs_json_fail(json, &token, "one number for each dimension is wanted here");
+            return rs_json_fail(json, &token, "expected one number for each dimension");
         if (status == RESHARD_OK && d == count)
             break;
         if (status == RESHARD_OK)
             status = rs_json_unsigned(json, &token, &number);
         if (status == RESHARD_OK && number > INT64_MAX)
-            return rs_json_fail(json, &token, "a number beyond 2^63-1");
+            return rs_json_fail(json, &token, "the number is beyond 2^63-1");
         if (status == RESHARD_OK)
             numbers[d] = (int64_t)number;
     }
@@ -266,12 +267,12 @@ static reshard_status read_members(rs_arena *arena, const rs_header *header, rs_
 {
     rs_json_token token;
     reshard_status status =
-        rs_json_expect(json, RS_JSON_OBJECT_BEGIN, "an object is wanted here", &token);
+        rs_json_expect(json, RS_JSON_OBJECT_BEGIN, "expected an object", &token);
     while (rs_json_next_member(json, &token, &status)) {
         rs_slice key = {scratch, rs_json_decode(&token, scratch)};
         int64_t index = rs_header_find(header, key);
         if (index < 0)
-            return rs_json_fail(json, &token, "a tensor that the file does not hold");
+            return rs_json_fail(json, &token, "the file does not hold this tensor");
         status = read(arena, json, &token, index, user);
     }
     return status == RESHARD_OK ? rs_json_next(json, &token) : status;

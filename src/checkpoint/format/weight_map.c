@@ -36,9 +36,9 @@ static reshard_status add_file(reading *r, const rs_json *json, const rs_json_to
     void *files = map->files;
     if (name.count == 0 || memchr(name.bytes, '\0', name.count) != NULL ||
         memchr(name.bytes, '/', name.count) != NULL || name.bytes[0] == '.')
-        return rs_json_fail(json, token, "not the name of a file beside the index");
+        return rs_json_fail(json, token, "expected the name of a file beside the index");
     if (map->file_count == INT32_MAX)
-        return rs_json_fail(json, token, "too many files");
+        return rs_json_fail(json, token, "there are too many files");
     reshard_status status =
         rs_grow(r->context, &files, &map->file_capacity, map->file_count + 1, sizeof(char *));
     map->files = files;

@@ -41,11 +41,11 @@ reshard_status rs_live_check(const reshard_live_tensor *tensor, const reshard_gr
 {
     const reshard_layout *layout = tensor->layout;
     if (tensor->name == NULL || layout == NULL)
-        return rs_fail(RESHARD_ERR_INVALID, "a live tensor without a %s",
+        return rs_fail(RESHARD_ERR_INVALID, "a live tensor has no %s",
                        tensor->name == NULL ? "name" : "layout");
     if (reshard_dtype_bits(tensor->dtype) % 8 != 0 || reshard_dtype_bits(tensor->dtype) == 0)
         return rs_fail(RESHARD_ERR_UNSUPPORTED,
-                       "tensor \"%.200s\": elements are not of whole bytes", tensor->name);
+                       "tensor \"%.200s\": its elements are not whole bytes", tensor->name);
     if (layout->partial)
         return rs_fail(RESHARD_ERR_UNSUPPORTED,
                        "tensor \"%.200s\": its layout is partial; redistribute it first",

@@ -42,7 +42,7 @@ static reshard_status check_item(const rs_live_item *item)
     if (stored->opaque)
         problem = "cannot be cut as it is stored";
     else if (item->layout->partial)
-        problem = "has no partial sums on disk, as the layout wants";
+        problem = "has no partial sums on disk, which the layout asks for";
     if (problem != NULL)
         return rs_fail(RESHARD_ERR_UNSUPPORTED, "tensor \"%.*s\" %s", rs_slice_shown(stored->name),
                        stored->name.bytes, problem);
@@ -61,8 +61,8 @@ static reshard_status make_items(const reshard_checkpoint *checkpoint, int32_t r
     for (int64_t i = 0; status == RESHARD_OK && i < count; i++) {
         int64_t tensor = tensors[i].tensor;
         if (tensor < 0 || tensor >= checkpoint->tensor_count)
-            return rs_fail(RESHARD_ERR_RANGE, "tensor %lld of %lld", (long long)tensor,
-                           (long long)checkpoint->tensor_count);
+            return rs_fail(RESHARD_ERR_RANGE, "there is no tensor %lld; there are %lld",
+                           (long long)tensor, (long long)checkpoint->tensor_count);
         const rs_stored_tensor *stored = &checkpoint->tensors[tensor];
         reshard_dtype dtype = tensors[i].dtype;
         items[i] = (rs_live_item){.stored = stored,
@@ -107,7 +107,7 @@ reshard_status reshard_checkpoint_read_rank(const reshard_checkpoint *checkpoint
     if (status != RESHARD_OK)
         return status;
     if (count < 0)
-        return rs_fail(RESHARD_ERR_INVALID, "%lld tensors", (long long)count);
+        return rs_fail(RESHARD_ERR_INVALID, "%lld tensors are asked for", (long long)count);
     const rs_team alone = rs_team_of(checkpoint->context, NULL);
     int32_t threads = 0;
     status = rs_team_choose_threads(&alone, chosen.threads, &threads);

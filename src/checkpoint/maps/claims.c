@@ -268,8 +268,8 @@ static reshard_status claim(const claimant *c, int64_t source, const rs_map_valu
             return RESHARD_OK;
         }
         return rs_map_fail_line(c->line, RESHARD_ERR_INVALID,
-                                "\"%.*s\" also belongs to line %d of %s: one of them has to be "
-                                "narrower, or to say when()",
+                                "\"%.*s\" also belongs to line %d of %s; make one of them "
+                                "narrower, or give it a when()",
                                 rs_slice_shown(name), name.bytes, (int)other->number,
                                 other->file_name);
     }
@@ -350,12 +350,11 @@ static reshard_status claim_rest(rs_map_resolver *r)
     char others[48] = "";
     rs_slice name = r->result->sources[first].name;
     if (missing > 1)
-        (void)snprintf(others, sizeof others, " (and for %" PRId64 " others)", missing - 1);
-    return rs_fail_about(
-        RESHARD_ERR_NOT_FOUND, r->map->lines[0].file_name,
-        "no line is for \"%.*s\"%s; `NAME drop =` would leave a tensor out, `* = *` "
-        "as the last line would pass the rest on",
-        rs_slice_shown(name), name.bytes, others);
+        (void)snprintf(others, sizeof others, " (or %" PRId64 " others)", missing - 1);
+    return rs_fail_about(RESHARD_ERR_NOT_FOUND, r->map->lines[0].file_name,
+                         "no line matches \"%.*s\"%s; `NAME drop =` would leave a tensor out, `* = "
+                         "*` as the last line would pass the rest on",
+                         rs_slice_shown(name), name.bytes, others);
 }
 
 reshard_status rs_map_find_claims(rs_map_resolver *r)

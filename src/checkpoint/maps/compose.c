@@ -65,8 +65,8 @@ static reshard_status emit_link(composer *c)
     made.count = rs_map_join_axes(axes, count);
     if (made.count > RESHARD_FACTORS_MAX)
         return rs_fail(RESHARD_ERR_UNSUPPORTED,
-                       "a tensor would be moved along %d axes at once (at most %d): convert in two "
-                       "steps",
+                       "a tensor would be moved along %d axes at once (at most %d are possible); "
+                       "convert in two steps",
                        (int)made.count, RESHARD_FACTORS_MAX);
     rs_map_source *source = &result->sources[c->in->source];
     made.axes = rs_arena_copy(&result->arena, axes, (size_t)made.count, sizeof *axes);

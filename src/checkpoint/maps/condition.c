@@ -27,7 +27,7 @@ static reshard_status ask_text(const rs_number_scope *scope, rs_slice key, rs_sl
 {
     char name[RS_KEY_BYTES];
     if (key.count == 0 || key.count >= sizeof name)
-        return rs_fail(RESHARD_ERR_SYNTAX, "a $key of 1 to %d bytes", RS_KEY_BYTES - 1);
+        return rs_fail(RESHARD_ERR_SYNTAX, "expected a $key of 1 to %d bytes", RS_KEY_BYTES - 1);
     memcpy(name, key.bytes, key.count);
     name[key.count] = '\0';
     const char *value = scope->form_only ? "" : rs_key_text(scope->keys, name);

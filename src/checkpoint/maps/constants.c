@@ -134,7 +134,7 @@ static reshard_status use_source(rs_map_resolver *r, int64_t source)
     if (other->ndim != read->ndim || other->dtype != read->dtype ||
         memcmp(other->shape, read->shape, (size_t)read->ndim * sizeof *read->shape) != 0)
         return rs_map_fail_line(line, RESHARD_ERR_INVALID,
-                                "\"%.*s\" is no copy of \"%.*s\": shape or dtype differ",
+                                "\"%.*s\" cannot be a copy of \"%.*s\": shape or dtype differ",
                                 RS_SHOWN(read->name), RS_SHOWN(name));
     return RESHARD_OK;
 }

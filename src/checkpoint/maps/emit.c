@@ -79,7 +79,7 @@ static reshard_status fail_missing(const emission *e, const rs_map_term *term,
     if (status != RESHARD_OK)
         return status;
     return rs_map_fail_line(
-        e->line, RESHARD_ERR_NOT_FOUND, "there is \"%.*s\", but no \"%.*s\", which goes with it",
+        e->line, RESHARD_ERR_NOT_FOUND, "there is \"%.*s\", but no \"%.*s\", which belongs to it",
         rs_slice_shown(name_of(e, first)), name_of(e, first).bytes, RS_SHOWN(name));
 }
 
@@ -133,7 +133,7 @@ static reshard_status check_stack(emission *e, int32_t place, const rs_map_term 
         int64_t at = stack_place(e, term, e->r->claims[i].values);
         if (seen[at])
             return rs_map_fail_line(e->line, RESHARD_ERR_INVALID,
-                                    "\"%.*s\" stands for what another tensor stands for already",
+                                    "\"%.*s\" has the same place in the stack as another tensor",
                                     rs_slice_shown(name_of(e, i)), name_of(e, i).bytes);
         seen[at] = 1;
     }
@@ -387,8 +387,8 @@ static reshard_status make_axes(emission *e, int32_t p)
     made.count = rs_map_join_axes(axes, count);
     if (made.count > RESHARD_FACTORS_MAX)
         return rs_map_fail_line(e->line, RESHARD_ERR_RANGE,
-                                "a tensor is moved along %d axes: at most %d", (int)made.count,
-                                RESHARD_FACTORS_MAX);
+                                "a tensor is moved along %d axes; at most %d are possible",
+                                (int)made.count, RESHARD_FACTORS_MAX);
     made.axes = rs_arena_copy(&e->r->result->arena, axes, (size_t)made.count, sizeof *axes);
     e->axes[p] = rs_arena_copy(&e->r->result->arena, &made, 1, sizeof made);
     return made.axes != NULL && e->axes[p] != NULL ? RESHARD_OK : rs_allocation_status();

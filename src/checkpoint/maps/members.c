@@ -65,8 +65,9 @@ reshard_status rs_map_make_name(rs_map_resolver *r, const rs_map_line *line,
     rs_text_init(&text, buffer, sizeof buffer);
     reshard_status status = write_name(r, line, pattern, values, &text);
     if (status == RESHARD_OK && text.length >= sizeof buffer)
-        return rs_map_fail_line(line, RESHARD_ERR_RANGE, "a name of %zu bytes: at most %d",
-                                text.length, RS_MAP_NAME_BYTES_MAX - 1);
+        return rs_map_fail_line(line, RESHARD_ERR_RANGE,
+                                "the name has %zu bytes; at most %d are allowed", text.length,
+                                RS_MAP_NAME_BYTES_MAX - 1);
     if (status != RESHARD_OK)
         return status;
     char *copy = rs_arena_copy(&r->result->arena, buffer, text.length + 1, 1);

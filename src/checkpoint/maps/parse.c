@@ -150,8 +150,8 @@ static reshard_status read_header(rs_map_reader *reader)
     if (!first &&
         (strcmp(map->namings[0], namings[0]) != 0 || strcmp(map->namings[1], namings[1]) != 0))
         return rs_map_fail(reader, reader->cursor.at, RESHARD_ERR_INVALID,
-                           "a map of %s and %s, where %s and %s are meant", namings[0], namings[1],
-                           map->namings[0], map->namings[1]);
+                           "the map is between %s and %s, but %s and %s are needed", namings[0],
+                           namings[1], map->namings[0], map->namings[1]);
     memcpy(map->namings, namings, sizeof namings);
     rs_slice word = read_word(reader, false);
     if (word.count != 0 && !rs_slice_equals(word, "types"))
@@ -191,15 +191,15 @@ static reshard_status read_names(rs_map_reader *reader, char sign, int32_t *coun
         rs_map_skip_spaces(reader);
         if (!rs_cursor_accept(&reader->cursor, sign))
             return rs_map_fail(reader, reader->cursor.at, RESHARD_ERR_SYNTAX,
-                               "expected %c behind %.*s", sign, rs_slice_shown(name), name.bytes);
+                               "expected %c after %.*s", sign, rs_slice_shown(name), name.bytes);
         rs_map_skip_spaces(reader);
         const char *start = reader->cursor.at;
         reshard_status status = rs_number_read(&form, &reader->cursor, &value);
         if (status != RESHARD_OK)
             return rs_map_fail(reader, start, status, "%s", reshard_error_text());
         if (*count == RS_MAP_NAMES_MAX)
-            return rs_map_fail(reader, name.bytes, RESHARD_ERR_RANGE, "more than %d names",
-                               RS_MAP_NAMES_MAX);
+            return rs_map_fail(reader, name.bytes, RESHARD_ERR_RANGE,
+                               "there are more than %d names", RS_MAP_NAMES_MAX);
         bool known = false;
         for (int32_t i = 0; i < *count && !known; i++)
             known = rs_slice_compare(names[i].name, name) == 0;
@@ -226,7 +226,7 @@ static reshard_status add_line(map_file *file, rs_map_reader *reader)
     reshard_map *map = file->map;
     if (map->line_count == RS_MAP_LINES_MAX)
         return rs_map_fail(reader, reader->cursor.at, RESHARD_ERR_RANGE,
-                           "a map of more than %d lines", RS_MAP_LINES_MAX);
+                           "the map has more than %d lines", RS_MAP_LINES_MAX);
     reshard_status status = rs_grow(map->context, &map->lines, &map->line_capacity,
                                     map->line_count + 1, sizeof *map->lines);
     if (status != RESHARD_OK)
@@ -299,8 +299,9 @@ static reshard_status read_file(reshard_map *map, const reshard_map_options *opt
                                 const char *file_name, rs_slice given)
 {
     if (given.count > RS_MAP_BYTES_MAX)
-        return rs_fail_about(RESHARD_ERR_RANGE, file_name, "a map of %zu bytes: at most %zu",
-                             given.count, RS_MAP_BYTES_MAX);
+        return rs_fail_about(RESHARD_ERR_RANGE, file_name,
+                             "the map has %zu bytes; at most %zu are allowed", given.count,
+                             RS_MAP_BYTES_MAX);
     char *text = rs_arena_copy(&map->arena, given.bytes, given.count + (given.count == 0), 1);
     if (text == NULL)
         return rs_allocation_status();
@@ -347,7 +348,7 @@ reshard_status reshard_map_parse(reshard_context *context, const char *text, siz
     status = kept == NULL ? rs_allocation_status()
                           : read_file(map, &options, 0, kept, (rs_slice){text, bytes});
     if (status == RESHARD_OK && map->line_count == 0)
-        status = rs_fail_about(RESHARD_ERR_SYNTAX, file_name, "a map without lines");
+        status = rs_fail_about(RESHARD_ERR_SYNTAX, file_name, "the map has no lines");
     if (status != RESHARD_OK) {
         reshard_map_release(map);
         return status;

@@ -37,7 +37,7 @@ static reshard_status take_axis(axes_reader *a, const char *at, rs_slice name, i
         }
     }
     if (line->axis_count == RS_MAP_AXES_MAX)
-        return rs_map_fail(a->reader, at, RESHARD_ERR_RANGE, "more than %d axes in a line",
+        return rs_map_fail(a->reader, at, RESHARD_ERR_RANGE, "the line has more than %d axes",
                            RS_MAP_AXES_MAX);
     *out_axis = line->axis_count;
     line->axes[line->axis_count++] = (rs_map_axis){name, number, -1};
@@ -54,11 +54,11 @@ static reshard_status read_axis(axes_reader *a, rs_map_node *out_node)
         for (; cursor->at < cursor->end && rs_is_digit(*cursor->at); cursor->at++) {
             if (number > INT32_MAX / 10)
                 return rs_map_fail(a->reader, start, RESHARD_ERR_RANGE,
-                                   "an axis of more than %d elements", INT32_MAX);
+                                   "an axis has more than %d elements", INT32_MAX);
             number = number * 10 + (*cursor->at - '0');
         }
         if (number == 0)
-            return rs_map_fail(a->reader, start, RESHARD_ERR_SYNTAX, "an axis of 0 elements");
+            return rs_map_fail(a->reader, start, RESHARD_ERR_SYNTAX, "an axis has 0 elements");
     } else {
         while (cursor->at < cursor->end && (rs_is_letter(*cursor->at) || rs_is_digit(*cursor->at)))
             cursor->at++;
@@ -112,7 +112,7 @@ static reshard_status read_product(axes_reader *a, int depth, rs_map_node *out_n
          rs_map_skip_spaces(a->reader)) {
         if (count == NODES_MAX)
             return rs_map_fail(a->reader, a->reader->cursor.at, RESHARD_ERR_RANGE,
-                               "a product of more than %d axes", NODES_MAX);
+                               "the product has more than %d axes", NODES_MAX);
         status = read_item(a, depth, &nodes[count++]);
     }
     if (status == RESHARD_OK && count == 0)
@@ -141,12 +141,12 @@ static reshard_status read_sum(axes_reader *a, int depth, rs_map_node *out_node)
     rs_map_term *term = a->term;
     if (a->block >= 0 || term->sum_count > 0)
         return rs_map_fail(a->reader, start, RESHARD_ERR_SYNTAX,
-                           "a tensor has one sum at most: use a line for each");
+                           "a tensor may have only one sum; use a line for each");
     reshard_status status = RESHARD_OK;
     do {
         if (term->sum_count == RS_MAP_PLACES_MAX)
-            return rs_map_fail(a->reader, start, RESHARD_ERR_RANGE, "a sum of more than %d blocks",
-                               RS_MAP_PLACES_MAX);
+            return rs_map_fail(a->reader, start, RESHARD_ERR_RANGE,
+                               "the sum has more than %d blocks", RS_MAP_PLACES_MAX);
         a->block = term->sum_count++;
         status = read_product(a, depth, &blocks[a->block]);
     } while (status == RESHARD_OK && rs_cursor_accept(&a->reader->cursor, '+'));
@@ -162,7 +162,7 @@ static reshard_status read_item(axes_reader *a, int depth, rs_map_node *out_node
         return read_axis(a, out_node);
     if (depth == RS_MAP_NESTING_MAX)
         return rs_map_fail(reader, reader->cursor.at, RESHARD_ERR_RANGE,
-                           "more than %d levels of parentheses", RS_MAP_NESTING_MAX);
+                           "there are more than %d levels of parentheses", RS_MAP_NESTING_MAX);
     reshard_status status = is_sum(reader->cursor) ? read_sum(a, depth + 1, out_node)
                                                    : read_product(a, depth + 1, out_node);
     if (status == RESHARD_OK && !rs_cursor_accept(&reader->cursor, ')'))
@@ -190,8 +190,8 @@ static reshard_status read_dims(axes_reader *a, rs_map_node *dims, int32_t *out_
         if (rs_cursor_accept(cursor, ']'))
             break;
         if (count == NODES_MAX)
-            return rs_map_fail(reader, cursor->at, RESHARD_ERR_RANGE, "more than %d dimensions",
-                               NODES_MAX);
+            return rs_map_fail(reader, cursor->at, RESHARD_ERR_RANGE,
+                               "the tensor has more than %d dimensions", NODES_MAX);
         if (accept_rest(cursor)) {
             if (a->term->rest_dim >= 0)
                 return rs_map_fail(reader, cursor->at - 2, RESHARD_ERR_SYNTAX,
@@ -230,7 +230,7 @@ reshard_status rs_map_read_axes(rs_map_reader *reader, rs_map_term *term)
         for (int32_t i = 0; i < reader->line->axis_count && both != 0; i++) {
             if ((both >> i & 1) != 0)
                 return rs_map_fail(reader, start, RESHARD_ERR_SYNTAX,
-                                   "axis %.*s is inside and outside of the sum",
+                                   "axis %.*s is both inside and outside the sum",
                                    RS_SHOWN(reader->line->axes[i].name));
         }
         term->axes |= term->blocks[b];

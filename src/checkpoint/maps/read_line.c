@@ -43,11 +43,12 @@ static reshard_status read_places(rs_map_reader *reader, rs_map_place *places, i
         if (status != RESHARD_OK)
             return status;
         if (alternative == RS_MAP_ALTERNATIVES_MAX)
-            return rs_map_fail(reader, start, RESHARD_ERR_RANGE, "more than %d alternatives",
-                               RS_MAP_ALTERNATIVES_MAX);
+            return rs_map_fail(reader, start, RESHARD_ERR_RANGE,
+                               "there are more than %d alternatives", RS_MAP_ALTERNATIVES_MAX);
         if (alternative > 0 && count != places_made)
             return rs_map_fail(reader, start, RESHARD_ERR_SYNTAX,
-                               "an alternative of %d tensors for %d", count, places_made);
+                               "the alternative has %d tensors, the first one %d", count,
+                               places_made);
         for (int32_t i = 0; i < count; i++) {
             if (alternative == 0)
                 places[i].alternatives = rs_arena_allocate_array(
@@ -85,7 +86,7 @@ static reshard_status read_side(rs_map_reader *reader, int side)
         count += more;
         if (count > RS_MAP_PLACES_MAX)
             return rs_map_fail(reader, start, RESHARD_ERR_RANGE,
-                               "%d tensors on one side of a line: at most %d", count,
+                               "one side of the line has %d tensors; at most %d are allowed", count,
                                RS_MAP_PLACES_MAX);
     } while (rs_cursor_accept(&reader->cursor, ','));
     reader->line->place_counts[side] = count;
@@ -198,7 +199,7 @@ static reshard_status check_pair(const line_check *c, const rs_map_term *one, in
 {
     uint32_t axes = block < 0 ? one->axes : one->outside | one->blocks[block];
     if ((one->rest_dim < 0) != (other->rest_dim < 0))
-        return FAIL(c, "%.*s has further dimensions (..) and %.*s has not",
+        return FAIL(c, "%.*s has further dimensions (..), but %.*s does not",
                     rs_slice_shown((one->rest_dim < 0 ? other : one)->pattern.shown),
                     (one->rest_dim < 0 ? other : one)->pattern.shown.bytes,
                     rs_slice_shown((one->rest_dim < 0 ? one : other)->pattern.shown),
@@ -259,7 +260,7 @@ static reshard_status check_one_side(const line_check *c)
     const rs_map_line *line = c->line;
     int side = line->place_counts[0] != 0 ? 0 : 1;
     if (line->place_counts[side] == 0)
-        return FAIL(c, "a line without tensors");
+        return FAIL(c, "the line has no tensors");
     for (int32_t p = 0; p < line->place_counts[side]; p++) {
         const rs_map_place *place = &line->places[side][p];
         const rs_map_term *term = &place->alternatives[0];

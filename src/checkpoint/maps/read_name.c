@@ -34,7 +34,7 @@ static reshard_status add_part(rs_map_reader *reader, variants *v, int32_t varia
 {
     if (v->part_counts[variant] == RS_MAP_PARTS_MAX)
         return rs_map_fail(reader, reader->cursor.at, RESHARD_ERR_RANGE,
-                           "a name of more than %d parts", RS_MAP_PARTS_MAX);
+                           "the name has more than %d parts", RS_MAP_PARTS_MAX);
     v->parts[variant][v->part_counts[variant]++] = *part;
     return RESHARD_OK;
 }
@@ -62,14 +62,15 @@ static reshard_status read_text(rs_map_reader *reader, variants *v)
     for (; cursor->at < cursor->end && !ends_name(*cursor->at) && *cursor->at != '{';
          cursor->at++) {
         if (*cursor->at == '}')
-            return rs_map_fail(reader, cursor->at, RESHARD_ERR_SYNTAX, "a } without its {");
+            return rs_map_fail(reader, cursor->at, RESHARD_ERR_SYNTAX,
+                               "there is a } without its {");
         if (*cursor->at == '*' || *cursor->at == '?')
             return rs_map_fail(reader, cursor->at, RESHARD_ERR_SYNTAX,
                                "%c has no meaning in a name: {x:*} stands for any text without a "
                                "dot, {x:**} for any text, \\%c for itself",
                                *cursor->at, *cursor->at);
         if (*cursor->at == '\\' && ++cursor->at == cursor->end)
-            return rs_map_fail(reader, start, RESHARD_ERR_SYNTAX, "nothing behind a \\");
+            return rs_map_fail(reader, start, RESHARD_ERR_SYNTAX, "nothing follows the \\");
         text[count++] = *cursor->at;
     }
     reshard_status status = RESHARD_OK;
@@ -97,7 +98,8 @@ static reshard_status read_items(rs_map_reader *reader, const char *at, const ch
     for (const char *c = at; c < end; c++)
         count += *c == ',';
     if (count > RS_MAP_ITEMS_MAX)
-        return rs_map_fail(reader, at, RESHARD_ERR_RANGE, "a list of %d texts: at most %d", count,
+        return rs_map_fail(reader, at, RESHARD_ERR_RANGE,
+                           "the list has %d texts; at most %d are allowed", count,
                            RS_MAP_ITEMS_MAX);
     rs_slice *items = rs_arena_allocate_array(&reader->map->arena, (size_t)count, sizeof *items);
     if (items == NULL)
@@ -109,8 +111,8 @@ static reshard_status read_items(rs_map_reader *reader, const char *at, const ch
         items[i] = (rs_slice){start, (size_t)(at - start)};
         if (items[i].count > RS_MAP_ITEM_BYTES_MAX)
             return rs_map_fail(reader, start, RESHARD_ERR_RANGE,
-                               "a text of %zu bytes in a list: at most %d", items[i].count,
-                               RS_MAP_ITEM_BYTES_MAX);
+                               "a text of the list has %zu bytes; at most %d are allowed",
+                               items[i].count, RS_MAP_ITEM_BYTES_MAX);
         for (int32_t k = 0; k < i; k++) {
             if (rs_slice_compare(items[k], items[i]) == 0)
                 return rs_map_fail(reader, start, RESHARD_ERR_SYNTAX,
@@ -146,19 +148,19 @@ static reshard_status take_capture(rs_map_reader *reader, const char *at,
 {
     rs_map_line *line = reader->line;
     if (!is_word(given->name))
-        return rs_map_fail(reader, at, RESHARD_ERR_SYNTAX,
-                           "{%.*s}: a capture is called by a word: {n}, {n+1}, {s:a,b}, {x:*}, "
-                           "{x:**}",
-                           RS_SHOWN(given->name));
+        return rs_map_fail(
+            reader, at, RESHARD_ERR_SYNTAX,
+            "{%.*s}: the name of a capture is a word, as in {n}, {n+1}, {s:a,b}, {x:*}, {x:**}",
+            RS_SHOWN(given->name));
     int32_t found = find_capture(line, given->name);
     if (found >= 0 && says_kind && !same_capture(&line->captures[found], given))
-        return rs_map_fail(reader, at, RESHARD_ERR_SYNTAX,
-                           "{%.*s} meant something else before: say what it stands for where it "
-                           "occurs first",
-                           RS_SHOWN(given->name));
+        return rs_map_fail(
+            reader, at, RESHARD_ERR_SYNTAX,
+            "{%.*s} meant something else before; say what it stands for where it first occurs",
+            RS_SHOWN(given->name));
     if (found < 0) {
         if (line->capture_count == RS_MAP_CAPTURES_MAX)
-            return rs_map_fail(reader, at, RESHARD_ERR_RANGE, "more than %d captures in a line",
+            return rs_map_fail(reader, at, RESHARD_ERR_RANGE, "the line has more than %d captures",
                                RS_MAP_CAPTURES_MAX);
         found = line->capture_count++;
         line->captures[found] = *given;
@@ -174,8 +176,8 @@ static reshard_status multiply(rs_map_reader *reader, variants *v, const char *a
 {
     if (v->count * count > RS_MAP_PLACES_MAX)
         return rs_map_fail(reader, at, RESHARD_ERR_RANGE,
-                           "%d tensors on one side of a line: at most %d", v->count * count,
-                           RS_MAP_PLACES_MAX);
+                           "one side of the line has %d tensors; at most %d are allowed",
+                           v->count * count, RS_MAP_PLACES_MAX);
     for (int32_t i = v->count * count - 1; i >= 0; i--) {
         if (i / count != i) {
             v->part_counts[i] = v->part_counts[i / count];
@@ -202,7 +204,7 @@ static reshard_status add_capture(rs_map_reader *reader, variants *v, const char
     if (status == RESHARD_OK && reader->line->captures[part.capture].kind >= RS_CAPTURE_WORD &&
         ++v->open_count > RS_MAP_OPEN_MAX)
         return rs_map_fail(reader, at, RESHARD_ERR_RANGE,
-                           "more than %d captures of any text in one name", RS_MAP_OPEN_MAX);
+                           "the name has more than %d captures of any text", RS_MAP_OPEN_MAX);
     v->captures |= status == RESHARD_OK ? (uint32_t)1 << part.capture : 0;
     for (int32_t i = 0; i < v->count && status == RESHARD_OK; i++)
         status = add_part(reader, v, i, &part);
@@ -223,7 +225,7 @@ static reshard_status read_braces(rs_map_reader *reader, bool lists, variants *v
             sign = cursor->at;
     }
     if (cursor->at == cursor->end || *cursor->at != '}')
-        return rs_map_fail(reader, start, RESHARD_ERR_SYNTAX, "a { without its }");
+        return rs_map_fail(reader, start, RESHARD_ERR_SYNTAX, "there is a { without its }");
     const char *end = cursor->at++;
     int32_t count = 0;
     rs_slice *items = NULL;
@@ -231,7 +233,7 @@ static reshard_status read_braces(rs_map_reader *reader, bool lists, variants *v
     if (colon == NULL && comma != NULL) {
         if (!lists)
             return rs_map_fail(reader, start, RESHARD_ERR_SYNTAX,
-                               "a list without a name; {s:a,b} has one");
+                               "the list needs a name, as in {s:a,b}");
         status = read_items(reader, start, end, &count, &items);
         return status == RESHARD_OK ? multiply(reader, v, start, count, items) : status;
     }

@@ -42,7 +42,7 @@ static reshard_status read_word(rs_map_reader *reader, word *out_word)
         depth -= *cursor->at == ')';
     }
     if (cursor->at == cursor->end)
-        return rs_map_fail(reader, start, RESHARD_ERR_SYNTAX, "a ( without its )");
+        return rs_map_fail(reader, start, RESHARD_ERR_SYNTAX, "there is a ( without its )");
     out_word->has_inside = true;
     out_word->inside = (rs_slice){inside, (size_t)(cursor->at - inside)};
     cursor->at++;
@@ -87,7 +87,7 @@ static reshard_status read_inner_name(rs_map_reader *reader, const word *given,
     reshard_status status = rs_map_read_name(&inner, false, out_pattern, &count);
     if (status == RESHARD_OK && inner.cursor.at != inner.cursor.end)
         status = rs_map_fail(reader, inner.cursor.at, RESHARD_ERR_SYNTAX,
-                             "expected ) behind the name of a tensor");
+                             "expected ) after the name of a tensor");
     return status;
 }
 
@@ -95,8 +95,8 @@ static reshard_status add_condition(rs_map_reader *reader, rs_map_term *term, co
                                     rs_map_condition_kind kind)
 {
     if (term->condition_count == RS_MAP_CONDITIONS_MAX)
-        return rs_map_fail(reader, given->at, RESHARD_ERR_RANGE, "more than %d conditions",
-                           RS_MAP_CONDITIONS_MAX);
+        return rs_map_fail(reader, given->at, RESHARD_ERR_RANGE,
+                           "there are more than %d conditions", RS_MAP_CONDITIONS_MAX);
     rs_map_condition *condition = &term->conditions[term->condition_count++];
     *condition = (rs_map_condition){.kind = kind, .text = given->inside};
     if (kind != RS_CONDITION_WHEN)
@@ -118,7 +118,7 @@ static reshard_status read_pad(rs_map_reader *reader, rs_map_term *term, const w
         }
     }
     return rs_map_fail(reader, given->at, RESHARD_ERR_SYNTAX,
-                       "pad(%.*s): an axis that is a dimension of its own in this tensor",
+                       "pad(%.*s): expected an axis that is a whole dimension of this tensor",
                        RS_SHOWN(given->inside));
 }
 
@@ -128,7 +128,7 @@ static reshard_status read_kind(rs_map_reader *reader, rs_map_term *term, const 
 {
     if (term->word != RS_TERM_PLAIN)
         return rs_map_fail(reader, given->at, RESHARD_ERR_SYNTAX,
-                           "only one of drop, fill(), copy() and object()");
+                           "only one of drop, fill(), copy() and object() may be given");
     term->word = kind;
     if (kind == RS_TERM_FILL) {
         term->number = given->inside;
@@ -138,7 +138,7 @@ static reshard_status read_kind(rs_map_reader *reader, rs_map_term *term, const 
         return read_inner_name(reader, given, &term->copied);
     if (kind == RS_TERM_OBJECT && !rs_slice_equals(given->inside, "none"))
         return rs_map_fail(reader, given->at, RESHARD_ERR_SYNTAX,
-                           "the only object so far is object(none)");
+                           "the only object is object(none)");
     return RESHARD_OK;
 }
 

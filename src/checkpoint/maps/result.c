@@ -69,7 +69,7 @@ static reshard_status take_source(rs_map_resolver *r, int64_t index,
     rs_map_source *made = &r->result->sources[index];
     size_t bytes = strlen(given->name);
     if (bytes >= RS_MAP_NAME_BYTES_MAX)
-        return rs_fail(RESHARD_ERR_RANGE, "a name of %zu bytes: at most %d", bytes,
+        return rs_fail(RESHARD_ERR_RANGE, "the name has %zu bytes; at most %d are allowed", bytes,
                        RS_MAP_NAME_BYTES_MAX - 1);
     if (given->ndim < 0 || given->ndim > RESHARD_NDIM_MAX ||
         !rs_shape_fits(given->ndim, given->shape))
@@ -299,7 +299,8 @@ reshard_status reshard_map_result_link(const reshard_map_result *result, int64_t
         return status;
     const rs_map_link *made = &result->links[index];
     if (made->source > INT32_MAX || made->target > INT32_MAX)
-        return rs_fail(RESHARD_ERR_RANGE, "link %" PRId64 ": too many tensors for a plan", index);
+        return rs_fail(RESHARD_ERR_RANGE, "link %" PRId64 ": there are too many tensors for a plan",
+                       index);
     reshard_strided_link link;
     memset(&link, 0, sizeof link);
     link.source = (int32_t)made->source;

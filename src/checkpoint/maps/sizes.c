@@ -165,9 +165,10 @@ reshard_status rs_map_sizes_learn(rs_map_sizes *sizes, const rs_map_term *term,
     bool has_rest = term->rest_dim >= 0;
     int32_t fixed = term->dim_count - has_rest;
     if (source->ndim < fixed || (source->ndim > fixed && !has_rest))
-        return rs_map_fail_line(
-            sizes->line, RESHARD_ERR_INVALID, "\"%.*s\" has %d dimensions, the line gives it %s%d",
-            RS_SHOWN(source->name), (int)source->ndim, has_rest ? "at least " : "", (int)fixed);
+        return rs_map_fail_line(sizes->line, RESHARD_ERR_INVALID,
+                                "\"%.*s\" has %d dimensions, but the line gives it %s%d",
+                                RS_SHOWN(source->name), (int)source->ndim,
+                                has_rest ? "at least " : "", (int)fixed);
     reshard_status status = RESHARD_OK;
     if (has_rest)
         status = learn_rest(sizes, term, source, out_learned);
@@ -205,8 +206,8 @@ reshard_status rs_map_sizes_shape(const rs_map_sizes *sizes, const rs_map_term *
     int32_t ndim = term->dim_count - (term->rest_dim >= 0) + rest, dim = 0;
     if (ndim > RESHARD_NDIM_MAX)
         return rs_map_fail_line(sizes->line, RESHARD_ERR_RANGE,
-                                "%.*s has %d dimensions: at most %d", RS_SHOWN(term->pattern.shown),
-                                (int)ndim, RESHARD_NDIM_MAX);
+                                "%.*s has %d dimensions; at most %d are allowed",
+                                RS_SHOWN(term->pattern.shown), (int)ndim, RESHARD_NDIM_MAX);
     for (int32_t d = 0; d < term->dim_count; d++) {
         if (d == term->rest_dim) {
             for (int32_t i = 0; i < rest; i++)

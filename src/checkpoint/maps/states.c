@@ -98,7 +98,7 @@ static reshard_status link_number(const state_lists *lists, const reshard_map_ta
         rs_map_source *read = &r->result->sources[other];
         if (read->volume != 1)
             return rs_fail(RESHARD_ERR_INVALID,
-                           "\"%.*s\" is no single number, and its shape is not that of \"%.*s\"",
+                           "\"%.*s\" is neither a single number nor of the same shape as \"%.*s\"",
                            RS_SHOWN(read->name), rs_slice_shown(name_of(lists, source)),
                            name_of(lists, source).bytes);
         if (other != first && read->use.fate == RESHARD_MAP_USED && read->used == 0) {
@@ -132,7 +132,7 @@ static reshard_status link_states(const state_lists *lists, const reshard_map_ta
         rs_map_source *read = &r->result->sources[link.source];
         if (read->dtype != r->result->sources[first].dtype)
             return rs_fail(RESHARD_ERR_INVALID,
-                           "\"%.*s\" and \"%.*s\" would be joined, and have different dtypes",
+                           "\"%.*s\" and \"%.*s\" would be joined, but their dtypes differ",
                            rs_slice_shown(name_of(lists, first)), name_of(lists, first).bytes,
                            RS_SHOWN(read->name));
         read->used += link.axes->volume;

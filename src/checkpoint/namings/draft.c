@@ -138,7 +138,7 @@ static reshard_status choose_map(drafting *draft)
             status = try_map(draft, map, false, &most);
     }
     if (status == RESHARD_OK && draft->map == NULL)
-        status = rs_fail(RESHARD_ERR_NOT_FOUND, "there is no map between hf and %s to begin with",
+        status = rs_fail(RESHARD_ERR_NOT_FOUND, "there is no map between hf and %s to start from",
                          draft->naming->name);
     return status;
 }
@@ -269,11 +269,12 @@ static reshard_status check_source(const drafting *draft)
     const char *naming = NULL;
     if (strcmp(draft->naming->name, "hf") == 0)
         return rs_fail(RESHARD_ERR_INVALID,
-                       "a draft leads from hf to another naming, and hf is none");
+                       "a draft leads from hf to another naming; name another one than hf");
     if (reshard_checkpoint_naming(draft->checkpoint, &naming) == RESHARD_OK &&
         strcmp(naming, "hf") != 0)
         return rs_fail(RESHARD_ERR_UNSUPPORTED,
-                       "the tensors have the names of %s, and a draft begins with those of hf",
+                       "the tensors have the names of %s, but a draft starts from those of hf; "
+                       "convert the checkpoint to hf first",
                        naming);
     return RESHARD_OK;
 }

@@ -105,6 +105,6 @@ reshard_status rs_naming_find(const char *name, const rs_naming **out_naming)
     for (const rs_naming *naming = rs_namings; naming->name != NULL; naming++)
         rs_text_add(&list, "%s%s", naming == rs_namings ? "" : ", ", naming->name);
     return rs_fail(RESHARD_ERR_NOT_FOUND,
-                   "there is no naming \"%s\": there are %s, and those of a map of one's own",
+                   "there is no naming \"%s\"; give one of %s, or a map of your own",
                    rs_excerpt_of(name, strlen(name)).text, buffer);
 }

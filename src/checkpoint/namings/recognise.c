@@ -155,8 +155,8 @@ reshard_status rs_naming_recognise(rs_tensor_name_fn names, void *user, const ch
         return status;
     if (model_type == NULL && rs_rules_detect(NULL, NULL, names, user, &family) != RESHARD_OK)
         return rs_fail(RESHARD_ERR_NOT_FOUND,
-                       "the names of the tensors are of no naming that is known, and no "
-                       "config.json names a model_type; a map of one's own can tell what they are");
+                       "the names of the tensors belong to no known naming, and no config.json "
+                       "names a model_type; give a config.json, or a map of your own");
     *out_naming = rs_naming_hf();
     return RESHARD_OK;
 }

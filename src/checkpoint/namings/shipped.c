@@ -110,8 +110,8 @@ static reshard_status fail_type(const rs_naming *naming, const char *model_type)
         return rs_fail(RESHARD_ERR_NOT_FOUND, "there is no map between hf and %s", naming->name);
     if (model_type == NULL)
         return rs_fail_hint(RESHARD_ERR_NOT_FOUND, RESHARD_HINT_CONFIG, "",
-                            "no config.json names a model_type, by which the map between hf and %s "
-                            "is chosen; there are maps for %s",
+                            "no config.json names a model_type, which decides the map between hf "
+                            "and %s; there are maps for %s",
                             naming->name, buffer);
     return rs_fail(RESHARD_ERR_NOT_FOUND,
                    "there is no map between hf and %s for model_type \"%.60s\"; there are maps for "
@@ -199,6 +199,6 @@ reshard_status reshard_naming_map_find(const char *name, reshard_naming_map *out
     rs_text_init(&list, buffer, sizeof buffer);
     for (map = rs_shipped_maps; map->name != NULL; map++)
         rs_text_add(&list, "%s%s", map == rs_shipped_maps ? "" : ", ", map->name);
-    return rs_fail(RESHARD_ERR_NOT_FOUND, "there is no map \"%s\": there are %s",
+    return rs_fail(RESHARD_ERR_NOT_FOUND, "there is no map \"%s\"; give one of %s",
                    rs_excerpt_of(name, strlen(name)).text, buffer);
 }

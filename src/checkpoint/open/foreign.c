@@ -98,14 +98,13 @@ static int64_t list_parts(const reshard_checkpoint *checkpoint, const rs_opening
 static reshard_status fail_parts(const reshard_checkpoint *checkpoint, const rs_opening *opening,
                                  const char *parts, const char *first)
 {
-    return rs_fail_about(
-        RESHARD_ERR_NOT_FOUND, checkpoint->path,
-        "%s; give one of its folders that hold weights, as in %s/%.100s: %s",
-        rs_opening_has(opening, "model_index.json")
-            ? "is a pipeline of several models (model_index.json), which are read one "
-              "at a time"
-            : "holds no weights itself",
-        checkpoint->path, first, parts);
+    return rs_fail_about(RESHARD_ERR_NOT_FOUND, checkpoint->path,
+                         "%s; give one of its folders that hold weights, as in %s/%.100s: %s",
+                         rs_opening_has(opening, "model_index.json")
+                             ? "is a pipeline of several models (model_index.json), which can only "
+                               "be read one at a time"
+                             : "holds no weights itself",
+                         checkpoint->path, first, parts);
 }
 
 reshard_status rs_foreign_fail(const reshard_checkpoint *checkpoint, const rs_opening *opening)
@@ -128,7 +127,7 @@ reshard_status rs_foreign_fail(const reshard_checkpoint *checkpoint, const rs_op
     }
     if (foreign != NULL)
         return rs_fail_about(RESHARD_ERR_UNSUPPORTED, checkpoint->path,
-                             "a %s%s %s, which reshard does not read yet; it looked for %s",
+                             "is a %s%s %s, which reshard cannot read yet; it looked for %s",
                              is_folder ? "folder of " : "", foreign, is_folder ? "files" : "file",
                              looked_for);
     const char *config = rs_opening_has(opening, "adapter_config.json") ? "adapter_config.json"
@@ -136,10 +135,10 @@ reshard_status rs_foreign_fail(const reshard_checkpoint *checkpoint, const rs_op
                                                                         : NULL;
     if (is_folder && config != NULL)
         return rs_fail_about(RESHARD_ERR_NOT_FOUND, checkpoint->path,
-                             "has %s, but no weights: perhaps it was not downloaded or copied "
-                             "whole; reshard looked for %s",
+                             "has %s, but no weights; perhaps it was not downloaded or copied "
+                             "completely; reshard looked for %s",
                              config, looked_for);
     return rs_fail_about(RESHARD_ERR_NOT_FOUND, checkpoint->path,
-                         "this %s is no checkpoint that reshard knows; it looked for %s",
+                         "this %s is not a checkpoint that reshard knows; it looked for %s",
                          is_folder ? "folder" : "file", looked_for);
 }

@@ -54,8 +54,8 @@ reshard_status rs_format_find_writer(const char *name, const rs_format **out_for
         }
         rs_text_add(&text, known[0] == '\0' ? "%s" : ", %s", formats[i]->name);
     }
-    return rs_fail(RESHARD_ERR_NOT_FOUND, "format \"%.60s\" cannot be written (there are %s)", name,
-                   known);
+    return rs_fail(RESHARD_ERR_NOT_FOUND, "format \"%.60s\" cannot be written; give one of %s",
+                   name, known);
 }
 
 const rs_format *rs_format_default_writer(bool is_split)
@@ -72,7 +72,8 @@ reshard_status reshard_format_at(int32_t index, reshard_format *out_format)
 {
     const rs_format *format = rs_format_at(index);
     if (format == NULL)
-        return rs_fail(RESHARD_ERR_RANGE, "format %d of %d", (int)index, (int)FORMAT_COUNT);
+        return rs_fail(RESHARD_ERR_RANGE, "there is no format %d; there are %d", (int)index,
+                       (int)FORMAT_COUNT);
     reshard_format made = {.name = format->name,
                            .description = format->description,
                            .reads = format->read != NULL,

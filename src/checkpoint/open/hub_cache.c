@@ -54,11 +54,11 @@ static reshard_status choose_only(const char *path, const rs_names *names, const
 {
     if (names->count == 0)
         return rs_fail_about(RESHARD_ERR_NOT_FOUND, path,
-                             "a model's folder in the cache of the Hugging Face hub, without any "
-                             "snapshot");
+                             "is a model's folder in the cache of the Hugging Face hub, but has no "
+                             "snapshot; download the model again");
     if (names->count > 1)
         return rs_fail_about(RESHARD_ERR_INVALID, path,
-                             "a model's folder in the cache of the Hugging Face hub, with %lld "
+                             "is a model's folder in the cache of the Hugging Face hub, with %lld "
                              "snapshots and no refs/main; give one of them: %s/snapshots/%s",
                              (long long)names->count, path, names->items[0]);
     *out_name = names->items[0];
@@ -74,8 +74,9 @@ static reshard_status join(reshard_context *context, const char *folder, const c
         return rs_allocation_status();
     reshard_status status = rs_path_kind_of(path, &kind);
     if (status == RESHARD_OK && kind != RS_PATH_FOLDER)
-        status = rs_fail_about(RESHARD_ERR_NOT_FOUND, path,
-                               "the snapshot that refs/main names is not there");
+        status = rs_fail_about(
+            RESHARD_ERR_NOT_FOUND, path,
+            "the snapshot that refs/main names does not exist; download the model again");
     if (status == RESHARD_OK)
         *out_path = path;
     else

@@ -107,7 +107,8 @@ static reshard_status check_folder(const reshard_checkpoint *checkpoint, const c
     reshard_status status = rs_path_kind_of(path, &kind);
     if (status == RESHARD_OK && kind != RS_PATH_FOLDER)
         return rs_fail_about(RESHARD_ERR_NOT_FOUND, checkpoint->path,
-                             "its file %s names the folder %s, which is not there", pointer, name);
+                             "its file %s names the folder %s, which does not exist", pointer,
+                             name);
     if (status == RESHARD_OK)
         status = rs_store_follow_link(checkpoint->context, checkpoint->folder, path, &outside);
     if (outside != NULL)

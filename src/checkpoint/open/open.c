@@ -72,8 +72,8 @@ static reshard_status check_finished(reshard_checkpoint *checkpoint, const rs_op
     return status != RESHARD_OK
                ? status
                : rs_fail_hint(RESHARD_ERR_UNFINISHED, RESHARD_HINT_FINISH, checkpoint->folder,
-                              "%s: is unfinished, as its journal says: a conversion or save is "
-                              "still at work, or was interrupted; finish it, or remove the folder",
+                              "%s is unfinished by its journal: a conversion or save is still "
+                              "running, or was interrupted; finish it, or remove the folder",
                               checkpoint->folder);
 }
 
@@ -207,7 +207,7 @@ static reshard_status find_base(reshard_checkpoint *checkpoint, const char *path
         return rs_fail(RESHARD_ERR_NOT_FOUND, "config \"%s\": there is no such folder", path);
     if (kind != RS_PATH_FOLDER)
         return rs_fail(RESHARD_ERR_INVALID,
-                       "config \"%s\": is not a folder; give the one that holds config.json", path);
+                       "config \"%s\" is not a folder; give the one that holds config.json", path);
     return keep_base(checkpoint, path);
 }
 
@@ -222,12 +222,12 @@ static reshard_status read_words(const reshard_checkpoint_options *options, rs_o
     while (options->unlisted != NULL && choice < 3 && strcmp(options->unlisted, words[choice]) != 0)
         choice++;
     if (choice == 3)
-        return rs_fail(RESHARD_ERR_INVALID, "unlisted \"%.40s\": it is skip, take or refuse",
+        return rs_fail(RESHARD_ERR_INVALID, "unlisted \"%.40s\": give skip, take or refuse",
                        options->unlisted);
     opening->unlisted = (rs_unlisted)choice;
     opening->any_padding = options->padding != NULL && strcmp(options->padding, "any") == 0;
     if (options->padding != NULL && !opening->any_padding && strcmp(options->padding, "zero") != 0)
-        return rs_fail(RESHARD_ERR_INVALID, "padding \"%.40s\": it is zero or any",
+        return rs_fail(RESHARD_ERR_INVALID, "padding \"%.40s\": give zero or any",
                        options->padding);
     return RESHARD_OK;
 }

@@ -73,11 +73,12 @@ static reshard_status check_division(const reshard_cut *cut, int64_t n, int64_t 
     int64_t pieces = max > 0 ? rs_min(max, axis_size) : axis_size;
     const char *axis = reshard_mesh_axis_name(found->mesh, cut->axis);
     if (n % unit != 0)
-        return rs_fail(RESHARD_ERR_INVALID, "%" PRId64 " is no multiple of unit=%" PRId64, n, unit);
+        return rs_fail(RESHARD_ERR_INVALID, "%" PRId64 " is not a multiple of unit=%" PRId64, n,
+                       unit);
     if (max > 0 && unit > 1 && n / unit > max)
         return rs_fail(RESHARD_ERR_INVALID,
                        "%" PRId64 " units of %" PRId64 " are more than max=%" PRId64
-                       ": the model has other heads than the numbers say",
+                       ": the model's heads are not as the numbers say",
                        n / unit, unit, max);
     if (axis_size % pieces != 0)
         return rs_fail(RESHARD_ERR_INVALID,
@@ -87,11 +88,12 @@ static reshard_status check_division(const reshard_cut *cut, int64_t n, int64_t 
     if (n / unit % pieces == 0)
         return RESHARD_OK;
     if (unit == 1)
-        return rs_fail(RESHARD_ERR_INVALID, "%" PRId64 " %s do not divide by %s=%" PRId64, n,
+        return rs_fail(RESHARD_ERR_INVALID,
+                       "%" PRId64 " %s cannot be divided evenly by %s=%" PRId64, n,
                        found->rule->is_even ? "elements" : "blocks or groups", axis, axis_size);
     return rs_fail(RESHARD_ERR_INVALID,
-                   "%" PRId64 " units of %" PRId64 " do not divide by %s=%" PRId64, n / unit, unit,
-                   axis, axis_size);
+                   "%" PRId64 " units of %" PRId64 " cannot be divided evenly by %s=%" PRId64,
+                   n / unit, unit, axis, axis_size);
 }
 
 static reshard_status check_cut(const reshard_cut *cut, bool is_even, int64_t n,
@@ -103,8 +105,9 @@ static reshard_status check_cut(const reshard_cut *cut, bool is_even, int64_t n,
         return RESHARD_OK;
     if (placement->rule == RESHARD_STRIDED) {
         if (n % placement->factor != 0)
-            return rs_fail(RESHARD_ERR_INVALID, "%" PRId64 " is no multiple of %" PRId64 " chunks",
-                           n, placement->factor);
+            return rs_fail(RESHARD_ERR_INVALID,
+                           "%" PRId64 " is not a multiple of %" PRId64 " chunks", n,
+                           placement->factor);
         return check_division(cut, n / placement->factor, placement->max, found);
     }
     if (placement->rule != RESHARD_PACKED)

@@ -160,7 +160,8 @@ static reshard_status flatten(rs_config *config, rs_json *json, flattening *flat
         if (token.kind == RS_JSON_OBJECT_END || token.kind == RS_JSON_LIST_END)
             continue;
         if (depth == 0 && token.kind != RS_JSON_OBJECT_BEGIN)
-            return rs_fail(RESHARD_ERR_SYNTAX, "%s: is no object of keys and values", json->what);
+            return rs_fail(RESHARD_ERR_SYNTAX, "%s is not an object of keys and values",
+                           json->what);
         if (depth > 0 && !json->is_object[depth - 1]) {
             char part[24];
             int count = snprintf(part, sizeof part, "%lld", (long long)flat->indices[depth]++);

@@ -36,7 +36,7 @@ reshard_status reshard_family_at(int32_t index, reshard_family *out_family)
     while (rs_rule_families[count].name != NULL)
         count++;
     if (index < 0 || index >= count)
-        return rs_fail(RESHARD_ERR_RANGE, "there are %" PRId32 " families, and none %" PRId32,
+        return rs_fail(RESHARD_ERR_RANGE, "there are %" PRId32 " families, and no number %" PRId32,
                        count, index);
     return describe(&rs_rule_families[index], out_family);
 }
@@ -160,7 +160,7 @@ static void write_draft(const drafting *draft, rs_text *text)
         rs_text_add(text, ", with those of ");
         rs_text_add_escaped(text, draft->used, strlen(draft->used));
     } else {
-        rs_text_add(text, ", of which no family knows the names");
+        rs_text_add(text, ", whose names no family knows");
     }
     rs_text_add(text, "\n");
     if (draft->group_count != 0)

@@ -223,7 +223,7 @@ static void say_type_unknown(const char *model_type, rs_rules_choice *choice)
     char by_name[sizeof choice->reason];
     memcpy(by_name, choice->reason, sizeof by_name);
     (void)snprintf(choice->reason, sizeof choice->reason,
-                   "no family is for model_type \"%.40s\", but %.140s", model_type, by_name);
+                   "no family knows model_type \"%.40s\", but %.140s", model_type, by_name);
 }
 
 static reshard_status detect_by_names(rs_tensor_name_fn names, void *user, rs_rules_choice *choice)
@@ -242,8 +242,7 @@ static reshard_status fail_undetected(const char *model_type)
                             "no family of rules knows the names of the tensors, and no config.json "
                             "names a model_type");
     return rs_fail_hint(RESHARD_ERR_NOT_FOUND, RESHARD_HINT_RULES, model_type,
-                        "no family of rules is for model_type \"%.60s\", and none knows the names "
-                        "of the tensors",
+                        "no family knows model_type \"%.60s\" or the names of the tensors",
                         model_type);
 }
 

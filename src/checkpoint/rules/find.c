@@ -197,8 +197,8 @@ static reshard_status check_clear(const rs_rule_finding *found)
         if (fits)
             return rs_fail(RESHARD_ERR_INVALID,
                            "its shape fits " RS_RULE_PLACE " and " RS_RULE_PLACE
-                           " alike, and config.json's model_type does not tell which way it is "
-                           "stored; rules of your own can",
+                           " equally well, and model_type in config.json does not say how it is "
+                           "stored; give rules of your own",
                            RS_RULE_PLACE_OF(rule), RS_RULE_PLACE_OF(other));
     }
     return RESHARD_OK;

@@ -41,7 +41,7 @@ static reshard_status shrink_packed(const rs_rule_finding *found, int32_t own,
         whole += placement->values[i];
     if (found->shape == NULL)
         return rs_fail(RESHARD_ERR_UNSUPPORTED,
-                       "packed blocks in files that do not give full shapes");
+                       "packed blocks cannot be read from files that do not give full shapes");
     int64_t length = found->shape[own];
     int64_t share = length > 0 && whole % length == 0 ? whole / length : 0;
     rs_text_init(&text, buffer, sizeof buffer);
@@ -172,7 +172,8 @@ reshard_status rs_rule_follow_other(rs_rule_finding *found)
     size_t length = 0;
     if (found->ndim != found->rule->follow_count)
         return rs_fail(RESHARD_ERR_INVALID,
-                       RS_RULE_PLACE ": like() is of %" PRId32 " dimensions, and it has %" PRId32,
+                       RS_RULE_PLACE ": like() has %" PRId32
+                                     " dimensions, but the tensor has %" PRId32,
                        RS_RULE_PLACE_OF(found->rule), found->rule->follow_count, found->ndim);
     reshard_status status = rs_rule_new_name(&scope, found->rule->like, NULL, 0, &length);
     char *name = status == RESHARD_OK ? rs_allocate(context, length + 1) : NULL;

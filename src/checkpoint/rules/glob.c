@@ -48,7 +48,7 @@ static reshard_status take_byte(compiler *made)
     if (made->text[made->at] == '\\') {
         made->at++;
         if (made->at == made->bytes)
-            return rs_fail(RESHARD_ERR_SYNTAX, "a backslash at the end");
+            return rs_fail(RESHARD_ERR_SYNTAX, "a pattern ends with a backslash");
         const char *x = made->text + made->at;
         if (made->bytes - made->at >= 3 && x[0] == 'x' && hex_value(x[1]) >= 0 &&
             hex_value(x[2]) >= 0) {
@@ -66,7 +66,7 @@ static reshard_status add_element(compiler *made, rs_glob_kind kind, int32_t ite
 {
     rs_glob_element element = {.kind = kind, .item_count = item_count};
     if (made->element_count == RS_GLOB_ELEMENTS_MAX)
-        return rs_fail(RESHARD_ERR_RANGE, "more than %d wildcards and texts between them",
+        return rs_fail(RESHARD_ERR_RANGE, "a pattern has more than %d wildcards and texts",
                        RS_GLOB_ELEMENTS_MAX);
     if (item_count != 0) {
         element.items = rs_arena_copy(made->arena, items, (size_t)item_count, sizeof *items);
@@ -132,7 +132,7 @@ static reshard_status find_range(rs_glob_item *item)
     item->last = INT64_MAX;
     if (!read_number(item->text, dots, &item->first) ||
         (end_length != 0 && !read_number(end, end_length, &item->last)) || item->last < item->first)
-        return rs_fail(RESHARD_ERR_RANGE, "{%.*s} is no range of numbers",
+        return rs_fail(RESHARD_ERR_RANGE, "{%.*s} is not a range of numbers",
                        (int)rs_min((int64_t)item->length, 60), item->text);
     return RESHARD_OK;
 }
@@ -172,9 +172,10 @@ static reshard_status compile_choice(compiler *made)
         if (status == RESHARD_OK && made->at == made->bytes)
             status = rs_fail(RESHARD_ERR_SYNTAX, "{ without }");
         if (status == RESHARD_OK && strchr("*?{", made->text[made->at]) != NULL)
-            status = rs_fail(RESHARD_ERR_SYNTAX, "%c inside { }", made->text[made->at]);
+            status = rs_fail(RESHARD_ERR_SYNTAX, "%c cannot be inside { }", made->text[made->at]);
         if (status == RESHARD_OK && count == RS_GLOB_ELEMENTS_MAX)
-            status = rs_fail(RESHARD_ERR_RANGE, "more than %d texts in { }", RS_GLOB_ELEMENTS_MAX);
+            status = rs_fail(RESHARD_ERR_RANGE, "there are more than %d texts in { }",
+                             RS_GLOB_ELEMENTS_MAX);
         item.length = made->plain_bytes - start;
         if (status == RESHARD_OK)
             status = find_range(&item);
@@ -211,10 +212,10 @@ reshard_status rs_glob_compile(rs_arena *arena, const char *text, size_t bytes, 
 {
     compiler made = {.arena = arena, .text = text, .bytes = bytes};
     if (bytes > RS_GLOB_BYTES_MAX)
-        return rs_fail(RESHARD_ERR_RANGE, "a pattern of %zu bytes; %d are the most", bytes,
-                       RS_GLOB_BYTES_MAX);
+        return rs_fail(RESHARD_ERR_RANGE, "the pattern has %zu bytes; at most %d are allowed",
+                       bytes, RS_GLOB_BYTES_MAX);
     if (bytes != 0 && memchr(text, '\0', bytes) != NULL)
-        return rs_fail(RESHARD_ERR_SYNTAX, "a NUL byte in a pattern");
+        return rs_fail(RESHARD_ERR_SYNTAX, "the pattern holds a NUL byte");
     made.plain = rs_arena_allocate(arena, bytes + 1);
     if (made.plain == NULL)
         return rs_allocation_status();
@@ -523,7 +524,7 @@ reshard_status rs_glob_try(reshard_context *context, const rs_glob *glob, const 
     if (!ends_agree(glob, name, name_bytes))
         return RESHARD_OK;
     if (name_bytes > RS_GLOB_NAME_MAX)
-        return rs_fail(RESHARD_ERR_UNSUPPORTED, "a name of %zu bytes; rules take up to %d",
+        return rs_fail(RESHARD_ERR_UNSUPPORTED, "the name has %zu bytes; rules take up to %d",
                        name_bytes, RS_GLOB_NAME_MAX);
     assert(glob->element_count >= 0 && glob->element_count <= RS_GLOB_ELEMENTS_MAX);
     search quick = {glob, name, name_bytes, spans, STEPS_MAX};

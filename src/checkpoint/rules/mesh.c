@@ -29,8 +29,9 @@ static reshard_status fail_axis(const rs_rules *rules, const char *name, int32_t
     rs_text text;
     if (name[0] == '\0')
         return rs_fail(RESHARD_ERR_INVALID,
-                       "an axis of %" PRId32 " ranks has no name; rules tell axes by their names, "
-                       "such as tp=%" PRId32 " or fsdp=%" PRId32,
+                       "an axis of %" PRId32
+                       " ranks has no name; rules know axes by their names, such as tp=%" PRId32
+                       " or fsdp=%" PRId32,
                        size, size, size);
     if (rules->axis_count != 0)
         rs_text_init(&text, known, sizeof known);

@@ -214,9 +214,9 @@ static reshard_status read_word(rs_cursor *cursor, bool dotted, const char *what
 {
     size_t length = (size_t)(find_word_end(cursor, dotted) - cursor->at);
     if (length == 0)
-        return rs_fail(RESHARD_ERR_SYNTAX, "%s without a name", what);
+        return rs_fail(RESHARD_ERR_SYNTAX, "%s has no name", what);
     if (length >= RS_KEY_BYTES)
-        return rs_fail(RESHARD_ERR_RANGE, "%s of more than %d bytes", what, RS_KEY_BYTES - 1);
+        return rs_fail(RESHARD_ERR_RANGE, "%s has more than %d bytes", what, RS_KEY_BYTES - 1);
     memcpy(out_word, cursor->at, length);
     out_word[length] = '\0';
     cursor->at += length;
@@ -230,7 +230,7 @@ static reshard_status read_digits(rs_cursor *cursor, int64_t *out_number)
     int64_t number = 0;
     for (; cursor->at < cursor->end && rs_is_digit(*cursor->at); cursor->at++) {
         if (!rs_multiply(number, 10, &number) || !rs_add(number, *cursor->at - '0', &number))
-            return rs_fail(RESHARD_ERR_RANGE, "a number beyond 2^63-1");
+            return rs_fail(RESHARD_ERR_RANGE, "the number is beyond 2^63-1");
     }
     *out_number = number;
     return RESHARD_OK;
@@ -268,7 +268,8 @@ static reshard_status read_axis(const rs_number_scope *scope, rs_cursor *cursor,
     if (status != RESHARD_OK)
         return status;
     if (scope->find_word != NULL)
-        return rs_fail(RESHARD_ERR_SYNTAX, "\"@%s\": a map has no mesh to ask", name);
+        return rs_fail(RESHARD_ERR_SYNTAX, "\"@%s\": maps have no mesh, so there are no axes",
+                       name);
     int32_t axis = scope->form_only ? -1 : reshard_mesh_find_axis(scope->mesh, name);
     *out_number = axis >= 0 ? reshard_mesh_axis_size(scope->mesh, axis) : 1;
     for (int32_t i = 0; !scope->form_only && i < scope->same_count; i++) {
@@ -284,7 +285,7 @@ static reshard_status read_wildcard(const rs_number_scope *scope, rs_cursor *cur
     int64_t index = 0;
     reshard_status status = read_digits(cursor, &index);
     if (status == RESHARD_OK && !rs_cursor_accept(cursor, '}'))
-        status = rs_fail(RESHARD_ERR_SYNTAX, "expected a number and } behind {");
+        status = rs_fail(RESHARD_ERR_SYNTAX, "expected a number and } after {");
     if (status == RESHARD_OK && (index < 1 || index > scope->span_count))
         status =
             rs_fail(RESHARD_ERR_SYNTAX, "{%" PRId64 "}, but the pattern has %" PRId32 " wildcards",
@@ -296,7 +297,7 @@ static reshard_status read_wildcard(const rs_number_scope *scope, rs_cursor *cur
     rs_cursor digits = {scope->name + span.start, scope->name + span.end};
     status = digits.at < digits.end ? read_digits(&digits, out_number) : RESHARD_ERR_INVALID;
     if (status == RESHARD_ERR_INVALID || digits.at != digits.end)
-        return rs_fail(RESHARD_ERR_INVALID, "{%" PRId64 "} stands for \"%.*s\", which is no number",
+        return rs_fail(RESHARD_ERR_INVALID, "{%" PRId64 "} is \"%.*s\", which is not a number",
                        index, (int)rs_min((int64_t)(span.end - span.start), 40),
                        scope->name + span.start);
     return status;
@@ -322,11 +323,11 @@ static reshard_status read_function(const rs_number_scope *scope, const number_f
     int64_t a = 0, b = 0;
     reshard_status status = read_sum(scope, cursor, depth + 1, &a);
     if (status == RESHARD_OK && !rs_cursor_accept(cursor, ','))
-        status = rs_fail(RESHARD_ERR_SYNTAX, "%s is of two numbers: %s(a, b)", name, name);
+        status = rs_fail(RESHARD_ERR_SYNTAX, "%s takes two numbers: %s(a, b)", name, name);
     if (status == RESHARD_OK)
         status = read_sum(scope, cursor, depth + 1, &b);
     if (status == RESHARD_OK && !rs_cursor_accept(cursor, ')'))
-        status = rs_fail(RESHARD_ERR_SYNTAX, "expected ) behind the second number of %s", name);
+        status = rs_fail(RESHARD_ERR_SYNTAX, "expected ) after the second number of %s", name);
     if (status != RESHARD_OK)
         return status;
     if (function->kind != LEAST_MULTIPLE) {
@@ -344,7 +345,8 @@ static reshard_status read_factor(const rs_number_scope *scope, rs_cursor *curso
                                   int64_t *out_number)
 {
     if (depth > DEPTH_MAX)
-        return rs_fail(RESHARD_ERR_SYNTAX, "a number of more than %d levels", DEPTH_MAX);
+        return rs_fail(RESHARD_ERR_SYNTAX, "a number is nested more than %d levels deep",
+                       DEPTH_MAX);
     if (rs_cursor_accept(cursor, '$'))
         return read_key(scope, cursor, depth, out_number);
     if (rs_cursor_accept(cursor, '@'))
@@ -357,7 +359,7 @@ static reshard_status read_factor(const rs_number_scope *scope, rs_cursor *curso
     if (rs_cursor_accept(cursor, '(')) {
         reshard_status status = read_sum(scope, cursor, depth + 1, out_number);
         if (status == RESHARD_OK && !rs_cursor_accept(cursor, ')'))
-            status = rs_fail(RESHARD_ERR_SYNTAX, "expected ) behind a number");
+            status = rs_fail(RESHARD_ERR_SYNTAX, "expected ) after a number");
         return status;
     }
     if (cursor->at < cursor->end && rs_is_digit(*cursor->at))
@@ -385,7 +387,7 @@ static reshard_status read_product(const rs_number_scope *scope, rs_cursor *curs
             return status;
         if (times) {
             if (!rs_multiply(product, factor, &product))
-                return rs_fail(RESHARD_ERR_RANGE, "a product beyond 2^63-1");
+                return rs_fail(RESHARD_ERR_RANGE, "a product is beyond 2^63-1");
         } else if (scope->form_only) {
             product = 1; /* in form_only everything is 1, and division means nothing */
         } else if (factor == 0 || product % factor != 0) {
@@ -414,7 +416,7 @@ static reshard_status read_sum(const rs_number_scope *scope, rs_cursor *cursor, 
             return status;
         if (plus) {
             if (!rs_add(sum, term, &sum))
-                return rs_fail(RESHARD_ERR_RANGE, "a sum beyond 2^63-1");
+                return rs_fail(RESHARD_ERR_RANGE, "a sum is beyond 2^63-1");
         } else if (scope->form_only) {
             sum = 1; /* in form_only everything is 1 */
         } else if (term > sum) {

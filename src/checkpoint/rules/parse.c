@@ -90,7 +90,7 @@ static reshard_status parse_shape(rs_rules_parser *parser)
     do {
         rs_slice item = {"*", 1};
         if (rule->shape_ndim == RESHARD_NDIM_MAX)
-            return rs_fail(RESHARD_ERR_RANGE, "a shape of more than %d dimensions",
+            return rs_fail(RESHARD_ERR_RANGE, "the shape has more than %d dimensions",
                            RESHARD_NDIM_MAX);
         reshard_status status = rs_cursor_accept(cursor, '*')
                                     ? RESHARD_OK
@@ -119,25 +119,25 @@ static reshard_status check_whole(const rs_rules_parser *parser)
     bool cuts = rule->cut_count != 0 || rule->pad_count != 0;
     bool says = cuts || rule->new_name.count != 0 || follows;
     if (follows && (cuts || parser->says_R))
-        return rs_fail(RESHARD_ERR_INVALID, "like(), and a cut or pad() besides");
+        return rs_fail(RESHARD_ERR_INVALID, "a line with like() cannot have a cut, R or pad()");
     if (rule->is_drop && (says || parser->says_R))
-        return rs_fail(RESHARD_ERR_INVALID, "drop, and something else besides");
+        return rs_fail(RESHARD_ERR_INVALID,
+                       "a line with drop cannot have a cut, R, pad(), like() or name()");
     if (!says && !rule->is_drop && !parser->says_R)
-        return rs_fail(RESHARD_ERR_SYNTAX, "nothing behind the pattern; R keeps a tensor whole");
+        return rs_fail(RESHARD_ERR_SYNTAX, "no cut follows the pattern; R keeps a tensor whole");
     if (rule->is_even && rule->is_uneven)
-        return rs_fail(RESHARD_ERR_INVALID, "even and uneven");
+        return rs_fail(RESHARD_ERR_INVALID, "even and uneven exclude each other");
     if (rule->is_zeros && !has_at(rule))
-        return rs_fail(RESHARD_ERR_INVALID, "zeros are where A() leaves ranks out, and there is "
-                                            "no A()");
+        return rs_fail(RESHARD_ERR_INVALID, "zeros needs an A(), which leaves ranks out");
     if (rule->is_every && rule->cut_count == 0)
-        return rs_fail(RESHARD_ERR_SYNTAX, "every: without a cut");
+        return rs_fail(RESHARD_ERR_SYNTAX, "every: needs a cut");
     return RESHARD_OK;
 }
 
 static reshard_status keep_rule(rs_rules *rules, const rs_rule *rule)
 {
     if (rules->rule_count == RULES_MAX)
-        return rs_fail(RESHARD_ERR_RANGE, "more than %d rules", RULES_MAX);
+        return rs_fail(RESHARD_ERR_RANGE, "there are more than %d rules", RULES_MAX);
     reshard_status status = rs_grow(rules->context, &rules->rules, &rules->rule_capacity,
                                     rules->rule_count + 1, sizeof *rule);
     if (status == RESHARD_OK)
@@ -157,9 +157,9 @@ static reshard_status parse_use(rs_rules_parser *parser)
     if (family == NULL)
         return RESHARD_ERR_NOT_FOUND;
     if (!rs_rules_at_end(parser))
-        return rs_fail(RESHARD_ERR_SYNTAX, "more than the name of a family behind use");
+        return rs_fail(RESHARD_ERR_SYNTAX, "use takes the name of one family");
     if (parser->depth == USE_DEPTH_MAX)
-        return rs_fail(RESHARD_ERR_SYNTAX, "families that use each other in a circle");
+        return rs_fail(RESHARD_ERR_SYNTAX, "families use each other in a circle");
     return parse_lines(parser->rules, family->name, parser->depth + 1, family->text,
                        strlen(family->text));
 }
@@ -175,7 +175,7 @@ static reshard_status parse_default(rs_rules_parser *parser)
         return rs_fail(RESHARD_ERR_SYNTAX, "expected default KEY NUMBER, the key without $");
     reshard_status status = rs_rules_take_number(parser, &parser->cursor, &made.number);
     if (status == RESHARD_OK && !rs_rules_at_end(parser))
-        status = rs_fail(RESHARD_ERR_SYNTAX, "more than default KEY NUMBER");
+        status = rs_fail(RESHARD_ERR_SYNTAX, "default takes a key and a number, and nothing else");
     if (status == RESHARD_OK)
         status = rs_grow(rules->context, &rules->defaults, &rules->default_capacity,
                          rules->default_count + 1, sizeof made);
@@ -211,7 +211,8 @@ static reshard_status parse_same(rs_rules_parser *parser)
     if (made.of[0] == '\0' || strcmp(made.name, made.of) == 0 || !rs_rules_at_end(parser))
         return rs_fail(RESHARD_ERR_SYNTAX, "expected same AXIS AXIS, two different axes");
     if (rules->same_count == RS_SAME_AXES_MAX)
-        return rs_fail(RESHARD_ERR_RANGE, "more than %d lines with same", RS_SAME_AXES_MAX);
+        return rs_fail(RESHARD_ERR_RANGE, "there are more than %d lines with same",
+                       RS_SAME_AXES_MAX);
     rules->same[rules->same_count++] = made;
     return RESHARD_OK;
 }
@@ -266,7 +267,7 @@ static reshard_status parse_lines(rs_rules *rules, const char *file_name, int de
                                   .cursor = {start, stop}};
         reshard_status status;
         if (memchr(start, '\0', (size_t)(stop - start)) != NULL)
-            status = rs_fail(RESHARD_ERR_SYNTAX, "a NUL byte");
+            status = rs_fail(RESHARD_ERR_SYNTAX, "there is a NUL byte");
         else
             status = parse_line(&parser);
         if (status != RESHARD_OK) {
@@ -284,7 +285,7 @@ reshard_status rs_rules_parse(reshard_context *context, const char *text, size_t
 {
     reshard_status status = RESHARD_OK;
     if (bytes > INT32_MAX)
-        return rs_fail_about(RESHARD_ERR_RANGE, file_name, "more than 2^31-1 bytes of rules");
+        return rs_fail_about(RESHARD_ERR_RANGE, file_name, "the rules have more than 2^31-1 bytes");
     rs_rules *rules = rs_allocate_zeroed(context, sizeof *rules);
     if (rules == NULL)
         return rs_allocation_status();
@@ -298,7 +299,7 @@ reshard_status rs_rules_parse(reshard_context *context, const char *text, size_t
     else
         status = parse_lines(rules, rules->file_name, 0, copy, bytes);
     if (status == RESHARD_OK && rules->rule_count == 0)
-        status = rs_fail_about(RESHARD_ERR_SYNTAX, rules->file_name, "no rules");
+        status = rs_fail_about(RESHARD_ERR_SYNTAX, rules->file_name, "there are no rules");
     if (status != RESHARD_OK)
         rs_rules_destroy(rules);
     else

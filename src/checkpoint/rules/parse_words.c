@@ -49,7 +49,8 @@ static reshard_status remember_axis(rs_rules *rules, const char *start, size_t l
         }
     }
     if (rules->axis_count == AXES_MAX || length > AXIS_BYTES_MAX)
-        return rs_fail(RESHARD_ERR_RANGE, "more than %d axes, or an axis of more than %d bytes",
+        return rs_fail(RESHARD_ERR_RANGE,
+                       "there are more than %d axes, or the name of one has more than %d bytes",
                        AXES_MAX, AXIS_BYTES_MAX);
     void *axes = (void *)rules->axes;
     reshard_status status = rs_grow(rules->context, &axes, &rules->axis_capacity,
@@ -74,7 +75,7 @@ static reshard_status parse_axis(rs_rules_parser *parser, const char **out_axis)
         parser->cursor.at++;
     size_t length = (size_t)(parser->cursor.at - start);
     if (length == 0)
-        return rs_fail(RESHARD_ERR_SYNTAX, "expected the name of an axis behind @");
+        return rs_fail(RESHARD_ERR_SYNTAX, "expected the name of an axis after @");
     return remember_axis(parser->rules, start, length, out_axis);
 }
 
@@ -87,7 +88,7 @@ static reshard_status fail_word(rs_slice found)
                                         "without", "uneven", "even", "zeros", "refuse"};
     size_t letters = 0;
     if (found.count >= 3 && memcmp(found.bytes, "???", 3) == 0)
-        return rs_fail(RESHARD_ERR_SYNTAX, "this line still has to be filled in");
+        return rs_fail(RESHARD_ERR_SYNTAX, "fill in this line: it still says ???");
     while (letters < found.count && rs_is_letter(found.bytes[letters]))
         letters++;
     const char *nearest = rs_nearest(found.bytes, letters, words, sizeof words / sizeof *words);
@@ -169,7 +170,7 @@ static reshard_status add_cut(rs_rules_parser *parser, const rule_word *word)
     bool replicates = rs_slice_equals(word->whole, "R");
     if (parser->cursor.at == parser->cursor.end || *parser->cursor.at != '@') {
         if (!replicates)
-            return rs_fail(RESHARD_ERR_SYNTAX, "%s does not say which axis cuts: %s@axis",
+            return rs_fail(RESHARD_ERR_SYNTAX, "%s needs the axis that cuts: %s@axis",
                            rs_excerpt_of(word->whole.bytes, word->whole.count).text,
                            rs_excerpt_of(word->whole.bytes, word->whole.count).text);
         parser->says_R = true;
@@ -183,7 +184,7 @@ static reshard_status add_cut(rs_rules_parser *parser, const rule_word *word)
             return rs_fail(RESHARD_ERR_INVALID, "axis %s cuts twice", cut.axis);
     }
     if (rule->cut_count == RESHARD_AXES_MAX)
-        return rs_fail(RESHARD_ERR_RANGE, "more than %d cuts", RESHARD_AXES_MAX);
+        return rs_fail(RESHARD_ERR_RANGE, "there are more than %d cuts", RESHARD_AXES_MAX);
     if (cut.refuses)
         cut.placement = word->inside;
     else
@@ -210,7 +211,7 @@ static reshard_status take_dim(rs_cursor *cursor, const char *word, int32_t *out
     int32_t dim = 0;
     bool negative = rs_cursor_accept(cursor, '-');
     if (cursor->at == cursor->end || !rs_is_digit(*cursor->at))
-        return rs_fail(RESHARD_ERR_SYNTAX, "%s(dim, number) begins with a dimension", word);
+        return rs_fail(RESHARD_ERR_SYNTAX, "%s(dim, number) needs a dimension first", word);
     for (; cursor->at < cursor->end && rs_is_digit(*cursor->at); cursor->at++)
         dim = dim < 100 ? dim * 10 + (*cursor->at - '0') : dim;
     dim = negative ? -dim : dim;
@@ -218,7 +219,7 @@ static reshard_status take_dim(rs_cursor *cursor, const char *word, int32_t *out
         return rs_fail(RESHARD_ERR_RANGE, "%s: dimension %" PRId32 " is not between %d and %d",
                        word, dim, -RESHARD_NDIM_MAX, RESHARD_NDIM_MAX - 1);
     if (!rs_cursor_accept(cursor, ','))
-        return rs_fail(RESHARD_ERR_SYNTAX, "%s(dim, number) has no number", word);
+        return rs_fail(RESHARD_ERR_SYNTAX, "%s(dim, number) needs a number", word);
     *out_dim = dim;
     return RESHARD_OK;
 }
@@ -235,9 +236,10 @@ static reshard_status add_pad(rs_rules_parser *parser, const rule_word *word)
         status = rs_rules_take_number(parser, &cursor, &pad.true_size);
     rs_cursor_skip_spaces(&cursor);
     if (status == RESHARD_OK && cursor.at != cursor.end)
-        status = rs_fail(RESHARD_ERR_SYNTAX, "more than pad(dim, multiple, true size)");
+        status =
+            rs_fail(RESHARD_ERR_SYNTAX, "pad(dim, multiple, true size) takes no more than these");
     if (status == RESHARD_OK && rule->pad_count == RESHARD_NDIM_MAX)
-        status = rs_fail(RESHARD_ERR_RANGE, "more than %d pads", RESHARD_NDIM_MAX);
+        status = rs_fail(RESHARD_ERR_RANGE, "there are more than %d pads", RESHARD_NDIM_MAX);
     for (int32_t i = 0; status == RESHARD_OK && i < rule->pad_count; i++) {
         if (rule->pads[i].dim == pad.dim)
             status = rs_fail(RESHARD_ERR_INVALID, "pad: dimension %" PRId32 " twice", pad.dim);
@@ -257,13 +259,13 @@ static reshard_status add_size(rs_rules_parser *parser, const rule_word *word)
         status = rs_rules_take_number(parser, &cursor, &size.number);
     rs_cursor_skip_spaces(&cursor);
     if (status == RESHARD_OK && cursor.at != cursor.end)
-        status = rs_fail(RESHARD_ERR_SYNTAX, "more than size(dim, number)");
+        status = rs_fail(RESHARD_ERR_SYNTAX, "size(dim, number) takes no more than these");
     for (int32_t i = 0; status == RESHARD_OK && i < rule->size_count; i++) {
         if (rule->sizes[i].dim == size.dim)
             status = rs_fail(RESHARD_ERR_INVALID, "size: dimension %" PRId32 " twice", size.dim);
     }
     if (status == RESHARD_OK && rule->size_count == RESHARD_NDIM_MAX)
-        status = rs_fail(RESHARD_ERR_RANGE, "more than %d sizes", RESHARD_NDIM_MAX);
+        status = rs_fail(RESHARD_ERR_RANGE, "there are more than %d sizes", RESHARD_NDIM_MAX);
     if (status == RESHARD_OK)
         rule->sizes[rule->size_count++] = size;
     return status;
@@ -274,9 +276,9 @@ static reshard_status set_name(rs_rules_parser *parser, const rule_word *word)
     rs_number_scope scope = form_scope(parser);
     size_t length = 0;
     if (word->inside.count == 0)
-        return rs_fail(RESHARD_ERR_SYNTAX, "name() without a name");
+        return rs_fail(RESHARD_ERR_SYNTAX, "name() needs a name");
     if (parser->rule.new_name.count != 0)
-        return rs_fail(RESHARD_ERR_INVALID, "two names");
+        return rs_fail(RESHARD_ERR_INVALID, "name() is given twice");
     parser->rule.new_name = word->inside;
     return rs_rule_new_name(&scope, word->inside, NULL, 0, &length);
 }
@@ -297,7 +299,7 @@ static reshard_status set_when(rs_rules_parser *parser, const rule_word *word)
     rs_cursor cursor = {word->inside.bytes, word->inside.bytes + word->inside.count};
     rs_rule *rule = &parser->rule;
     if (rule->when.count != 0 || rule->when_key.count != 0)
-        return rs_fail(RESHARD_ERR_INVALID, "two conditions");
+        return rs_fail(RESHARD_ERR_INVALID, "when() is given twice");
     if (split_comparison(word->inside, &rule->when_key, &rule->when_words)) {
         if (rule->when_key.count == 0 || rule->when_key.count >= RS_KEY_BYTES ||
             rule->when_words.count == 0)
@@ -315,9 +317,9 @@ static reshard_status set_without(rs_rules_parser *parser, const rule_word *word
 {
     rs_rule *rule = &parser->rule;
     if (word->inside.count == 0)
-        return rs_fail(RESHARD_ERR_SYNTAX, "without() without a pattern");
+        return rs_fail(RESHARD_ERR_SYNTAX, "without() needs a pattern");
     if (rule->without_text.count != 0)
-        return rs_fail(RESHARD_ERR_INVALID, "two without()");
+        return rs_fail(RESHARD_ERR_INVALID, "without() is given twice");
     rule->without_text = word->inside;
     return rs_glob_compile(&parser->rules->arena, word->inside.bytes, word->inside.count,
                            &rule->without);
@@ -345,7 +347,7 @@ static reshard_status set_like(rs_rules_parser *parser, const rule_word *word)
     const char *at = word->inside.bytes, *end = at + word->inside.count;
     size_t length = 0;
     if (rule->like.count != 0)
-        return rs_fail(RESHARD_ERR_INVALID, "two like()");
+        return rs_fail(RESHARD_ERR_INVALID, "like() is given twice");
     for (bool is_name = true; at <= end; is_name = false) {
         const char *comma = at < end ? memchr(at, ',', (size_t)(end - at)) : NULL;
         rs_slice item = rs_rules_between(at, comma != NULL ? comma : end);
@@ -354,9 +356,10 @@ static reshard_status set_like(rs_rules_parser *parser, const rule_word *word)
             rule->like = item;
         else if (rule->follow_count == RESHARD_NDIM_MAX ||
                  !read_follow(item, &rule->follows[rule->follow_count++]))
-            return rs_fail(RESHARD_ERR_SYNTAX,
-                           "like(name, ..): \"%s\" is no dimension: 0, 1, .., 0/n, or - for none",
-                           rs_excerpt_of(item.bytes, item.count).text);
+            return rs_fail(
+                RESHARD_ERR_SYNTAX,
+                "like(name, ..): \"%s\" is not a dimension; give 0, 1, .., 0/n, or - for none",
+                rs_excerpt_of(item.bytes, item.count).text);
     }
     if (rule->like.count == 0 || rule->follow_count == 0)
         return rs_fail(RESHARD_ERR_SYNTAX, "expected like(name, dimension, ..)");
@@ -383,7 +386,8 @@ static reshard_status add_word(rs_rules_parser *parser, const rule_word *word)
         (rs_slice_equals(word->letters, "R") && bare))
         return add_cut(parser, word);
     if (rs_slice_equals(word->letters, "P"))
-        return rs_fail(RESHARD_ERR_UNSUPPORTED, "P: files hold values, not contributions to them");
+        return rs_fail(RESHARD_ERR_UNSUPPORTED,
+                       "P has no meaning here: files hold values, not contributions to sums");
     if (rs_slice_equals(word->letters, "when") && word->has_parentheses)
         return set_when(parser, word);
     if (rs_slice_equals(word->letters, "without") && word->has_parentheses)

@@ -58,7 +58,7 @@ static reshard_status write_coordinates(const rs_number_scope *scope, rs_cursor 
     int64_t listed[RESHARD_AXES_MAX * 16];
     int32_t count = 0;
     if (!rs_cursor_accept(cursor, '('))
-        return rs_fail(RESHARD_ERR_SYNTAX, "expected ( behind A");
+        return rs_fail(RESHARD_ERR_SYNTAX, "expected ( after A");
     do {
         int64_t coordinate = 0;
         reshard_status status = read_coordinate(scope, cursor, axis_size, &coordinate);
@@ -127,8 +127,8 @@ reshard_status rs_rule_placement_text(const rs_number_scope *scope, rs_slice pla
     else
         status = replace_variables(scope, &cursor, &text);
     if (status == RESHARD_OK && text.length >= RS_PLACEMENT_BYTES)
-        status = rs_fail(RESHARD_ERR_RANGE, "a cut of %zu bytes; %d are the most", text.length,
-                         RS_PLACEMENT_BYTES - 1);
+        status = rs_fail(RESHARD_ERR_RANGE, "the cut has %zu bytes; at most %d are allowed",
+                         text.length, RS_PLACEMENT_BYTES - 1);
     return status;
 }
 
@@ -170,7 +170,7 @@ reshard_status rs_rule_new_name(const rs_number_scope *scope, rs_slice new_name,
             if (i == new_name.count || new_name.bytes[i] != '}' || index < 1 ||
                 index > scope->span_count)
                 return rs_fail(RESHARD_ERR_SYNTAX,
-                               "{ in a new name, without the number of one of %" PRId32
+                               "a { in the new name needs the number of one of %" PRId32
                                " wildcards and }",
                                scope->span_count);
             rs_glob_span span = {0, 0};

@@ -274,8 +274,8 @@ reshard_status rs_rules_recover(const rs_rules *rules, reshard_mesh *mesh,
                              .ndim = ndim};
     reshard_status status;
     if (ndim < 0 || ndim > RESHARD_NDIM_MAX)
-        status = rs_fail(RESHARD_ERR_UNSUPPORTED, "%" PRId32 " dimensions; %d are the most", ndim,
-                         RESHARD_NDIM_MAX);
+        status = rs_fail(RESHARD_ERR_UNSUPPORTED, "%" PRId32 " dimensions; at most %d are allowed",
+                         ndim, RESHARD_NDIM_MAX);
     else
         status = recover(&found, locals, out_result);
     rs_rule_finding_release(&found);

@@ -66,8 +66,10 @@ static reshard_status read_rules(rs_rulebook *book, reshard_context *context, co
         family = rs_rule_family_find(given, strlen(given));
         if (family != NULL)
             return use_family(book, context, family, given);
-        return given[0] != '\0' ? rs_fail_within(status, "rules \"%.200s\": no such file", given)
-                                : status;
+        return given[0] != '\0'
+                   ? rs_fail_within(status, "rules \"%.200s\": there is no such file or family",
+                                    given)
+                   : status;
     }
     if (status == RESHARD_OK)
         status = rs_rules_parse(context, text, text_bytes, given, &book->rules);

@@ -161,8 +161,8 @@ reshard_status rs_cuts_find(rs_cuts *cuts, const rs_selected *selected,
         return status;
     if (tensor->opaque && rs_spec_cuts(result->spec, false))
         return rs_fail(RESHARD_ERR_UNSUPPORTED,
-                       "tensor \"%.*s\": line %d of the rules cuts it, but tensors of less than a "
-                       "byte an element or more than 8 dimensions are carried whole only",
+                       "tensor \"%.*s\": line %d of the rules cuts it; tensors with less than a "
+                       "byte per element or more than 8 dimensions can only be copied whole",
                        RS_SHOWN(selected->name), (int)result->line);
     return rs_fail_within_tensor(find_row(cuts, result, tensor, out_row), tensor->name);
 }

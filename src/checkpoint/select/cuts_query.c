@@ -38,10 +38,10 @@ reshard_status rs_cuts_check_source(const reshard_checkpoint *source)
 {
     if (source->is_unfinished)
         return rs_store_check_readable(source);
-    return !source->is_one_rank
-               ? RESHARD_OK
-               : rs_fail_about(RESHARD_ERR_INVALID, source->path,
-                               "is the file of one rank, and was opened to be looked at");
+    return !source->is_one_rank ? RESHARD_OK
+                                : rs_fail_about(RESHARD_ERR_INVALID, source->path,
+                                                "is the file of one rank, which can only be "
+                                                "inspected; give the folder of all ranks");
 }
 
 static reshard_status list_tensors(reshard_cuts *cuts, bool is_split)
@@ -75,9 +75,9 @@ static reshard_status ask(reshard_cuts *cuts, const reshard_checkpoint *checkpoi
         status = rs_cuts_check_source(checkpoint);
     if (status == RESHARD_OK &&
         (options->map_file != NULL || options->map_text != NULL || options->as != NULL))
-        status = rs_fail(RESHARD_ERR_INVALID,
-                         "another naming makes other tensors; ask a view of the checkpoint "
-                         "about them");
+        status = rs_fail(
+            RESHARD_ERR_INVALID,
+            "with another naming there are other tensors; ask a view of the checkpoint about them");
     if (status == RESHARD_OK)
         status = rs_selection_check_blocks(&cuts->cuts.selection, options);
     if (status == RESHARD_OK)
@@ -132,8 +132,8 @@ reshard_status reshard_cuts_get_tensor(const reshard_cuts *cuts, int64_t index,
 {
     int64_t count = cuts->cuts.selection.count;
     if (index < 0 || index >= count)
-        return rs_fail(RESHARD_ERR_RANGE, "tensor %lld of %lld", (long long)index,
-                       (long long)count);
+        return rs_fail(RESHARD_ERR_RANGE, "there is no tensor %lld; there are %lld",
+                       (long long)index, (long long)count);
     const reshard_conversion_tensor found = rs_cut_tensor_of(
         &cuts->tensors[index], cuts->cuts.selection.items[index].origin, cuts->rows[index]);
     return rs_report_write("conversion tensor", &found, sizeof found, out_tensor);

@@ -82,18 +82,17 @@ static const char *guess_method(const dequantising *d, const rs_stored_tensor *c
         return "bitsandbytes";
     if (find_kin(d, codes->name, strlen("weight"), "SCB", &kin) == RESHARD_OK && kin != NULL)
         return "bitsandbytes";
-    return "a method that is not known";
+    return "an unknown method";
 }
 
 static reshard_status refuse(const dequantising *d, const rs_stored_tensor *codes)
 {
     bool is_f8 = codes->dtype == RESHARD_F8_E4M3 || codes->dtype == RESHARD_F8_E5M2;
     if (is_f8)
-        return rs_fail(
-            RESHARD_ERR_INVALID,
-            "tensor \"%.*s\" cannot be dequantised: no tensor of that name with _scale_inv "
-            "or _scale behind it has its scales",
-            RS_SHOWN(codes->name));
+        return rs_fail(RESHARD_ERR_INVALID,
+                       "tensor \"%.*s\" cannot be dequantised: there are no scales, in a tensor of "
+                       "that name with _scale_inv or _scale at the end",
+                       RS_SHOWN(codes->name));
     return rs_fail(RESHARD_ERR_UNSUPPORTED,
                    "tensor \"%.*s\" (%s) is quantised by %s, which cannot be dequantised; fp8 with "
                    "scales, and mxfp4 as GPT-OSS has it, can",

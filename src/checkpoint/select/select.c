@@ -159,7 +159,7 @@ static reshard_status check_used(const patterns *list)
     for (int32_t i = 0; i < list->count; i++) {
         const pattern *item = &list->items[i];
         if (item->has_glob && !item->used)
-            return rs_fail(RESHARD_ERR_INVALID, "%s \"%.200s\": matches no tensor", item->option,
+            return rs_fail(RESHARD_ERR_INVALID, "%s \"%.200s\" matches no tensor", item->option,
                            item->text);
     }
     return RESHARD_OK;
@@ -174,11 +174,10 @@ static reshard_status check_ordered(const patterns *list)
     for (int32_t i = 0; status == RESHARD_OK && i < list->count; i++) {
         const pattern *item = &list->items[i];
         if (item->used && !item->taken && (item->has_glob || has_default))
-            status =
-                rs_fail(RESHARD_ERR_INVALID,
-                        "%s \"%.200s\": has no effect, because every tensor that it matches is "
-                        "matched by an earlier %s; the first counts",
-                        item->option, item->text, item->option);
+            status = rs_fail(RESHARD_ERR_INVALID,
+                             "%s \"%.200s\" has no effect: every tensor that it matches is matched "
+                             "by an earlier %s, and the first counts",
+                             item->option, item->text, item->option);
         has_default = has_default || !item->has_glob;
     }
     return status;
@@ -197,9 +196,10 @@ static reshard_status choose_dtype(const selector *made, rs_selection *selection
     if (status != RESHARD_OK || found == NULL)
         return status;
     if (is_made && found->has_glob && found->dtype != *out_dtype)
-        return rs_fail(RESHARD_ERR_INVALID,
-                       "dtype \"%.200s\": tensor \"%.*s\" is dequantised to %s, and not cast",
-                       found->text, RS_SHOWN(tensor->name), reshard_dtype_name(*out_dtype));
+        return rs_fail(
+            RESHARD_ERR_INVALID,
+            "dtype \"%.200s\": tensor \"%.*s\" is dequantised to %s, so it cannot also be cast",
+            found->text, RS_SHOWN(tensor->name), reshard_dtype_name(*out_dtype));
     if (is_made)
         return RESHARD_OK;
     if (!found->has_glob && made->quantised[origin] != RS_QUANTISED_NOT) {
@@ -466,7 +466,8 @@ reshard_status rs_selection_init(rs_selection *selection, rs_arena *arena,
         status = select_tensor(&made, selection, i, &source->tensors[i]);
     if (status == RESHARD_OK && options->only != NULL &&
         selection->outside_count == source->tensor_count)
-        status = rs_fail(RESHARD_ERR_INVALID, "only \"%.200s\": no tensor is under that name",
+        status = rs_fail(RESHARD_ERR_INVALID,
+                         "only \"%.200s\": no tensor has a name that begins with it and a dot",
                          options->only);
     for (int64_t i = 0; status == RESHARD_OK && i < source->unreadable_count; i++)
         status = check_unreadable(&made, selection, &source->unreadable[i]);
@@ -485,11 +486,10 @@ reshard_status rs_selection_check_blocks(const rs_selection *selection,
     for (int64_t i = 0; options->dequantize == RESHARD_DTYPE_NONE && i < selection->count; i++) {
         const rs_stored_tensor *tensor = selection->items[i].stored;
         if (tensor->block_type != NULL)
-            return rs_fail_hint(
-                RESHARD_ERR_INVALID, RESHARD_HINT_DEQUANTIZE, "",
-                "tensor \"%.*s\" is quantised as %s, a type that only GGUF has: it has to be "
-                "dequantised, to bf16, f16 or f32",
-                RS_SHOWN(tensor->name), tensor->block_type->name);
+            return rs_fail_hint(RESHARD_ERR_INVALID, RESHARD_HINT_DEQUANTIZE, "",
+                                "tensor \"%.*s\" is quantised as %s, a type that only GGUF has; "
+                                "dequantise it to bf16, f16 or f32",
+                                RS_SHOWN(tensor->name), tensor->block_type->name);
     }
     return RESHARD_OK;
 }
@@ -512,7 +512,8 @@ reshard_status rs_selection_finish(rs_selection *selection)
     for (int64_t i = 0; i < selection->count; i++) {
         rs_slice name = items[i].name;
         if (i > 0 && rs_slice_compare(items[i - 1].name, name) == 0)
-            return rs_fail(RESHARD_ERR_INVALID, "two tensors are to have the name \"%.*s\"",
+            return rs_fail(RESHARD_ERR_INVALID,
+                           "two tensors would have the name \"%.*s\"; rename one of them",
                            RS_SHOWN(name));
         if (rs_slice_compare(name, rs_slice_of("__metadata__")) == 0 ||
             !rs_json_is_text(name.bytes, name.count))

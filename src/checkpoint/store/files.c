@@ -36,9 +36,9 @@ static reshard_status check_pointer(const rs_stored_file *file)
         return RESHARD_OK;
     reshard_status status = rs_file_read(file->file, bytes, sizeof bytes, 0);
     if (status == RESHARD_OK && memcmp(bytes, first, sizeof bytes) == 0)
-        status = rs_fail_about(RESHARD_ERR_UNSUPPORTED, rs_file_path(file->file),
-                               "a git-LFS pointer, which stands for the file but does not hold it; "
-                               "`git lfs pull` fetches it");
+        status = rs_fail_about(
+            RESHARD_ERR_UNSUPPORTED, rs_file_path(file->file),
+            "is a git-LFS pointer instead of the file itself; `git lfs pull` fetches it");
     return status;
 }
 
@@ -90,9 +90,7 @@ static reshard_status note_links(reshard_checkpoint *checkpoint)
     }
     if (status == RESHARD_OK && count != 0)
         status = rs_store_note(
-            checkpoint,
-            "%d of %d files are behind links that leave the folder; %.100s leads to "
-            "%.200s",
+            checkpoint, "%d of %d files are links that leave the folder; %.100s leads to %.200s",
             (int)count, (int)checkpoint->file_count, checkpoint->files[first_file].name, first);
     rs_text_free(context, first);
     return status;
@@ -103,7 +101,7 @@ reshard_status rs_store_open_files(reshard_checkpoint *checkpoint, int64_t count
 {
     assert(checkpoint->folder != NULL && checkpoint->file_count == 0);
     if (count > INT32_MAX / 2)
-        return rs_fail_about(RESHARD_ERR_RANGE, checkpoint->path, "too many files");
+        return rs_fail_about(RESHARD_ERR_RANGE, checkpoint->path, "there are too many files");
     checkpoint->files =
         rs_arena_allocate_array(&checkpoint->arena, (size_t)count, sizeof(rs_stored_file));
     if (checkpoint->files == NULL)
@@ -131,7 +129,7 @@ static reshard_status make_room(reshard_checkpoint *checkpoint)
     if (checkpoint->file_count < checkpoint->file_capacity)
         return RESHARD_OK;
     if (checkpoint->file_count > INT32_MAX / 4)
-        return rs_fail_about(RESHARD_ERR_RANGE, checkpoint->path, "too many files");
+        return rs_fail_about(RESHARD_ERR_RANGE, checkpoint->path, "there are too many files");
     int32_t capacity = 2 * checkpoint->file_count + 16;
     rs_stored_file *files =
         rs_arena_allocate_array(&checkpoint->arena, (size_t)capacity, sizeof *files);

@@ -70,9 +70,9 @@ static reshard_status fail_block(const encoding *e, int64_t block, const int64_t
         length += (size_t)snprintf(shown + length, sizeof shown - length, "%s%lld",
                                    d == 0 ? "" : ", ", (long long)index[d]);
     return rs_fail(RESHARD_ERR_RANGE,
-                   "tensor \"%.*s\": element [%s] is %g, and %s holds only finite numbers%s",
+                   "tensor \"%.*s\": element [%s] is %g, but %s can only hold finite numbers%s",
                    RS_SHOWN(e->tensor->name), shown, (double)values[worst], e->type->name,
-                   isfinite(values[worst]) ? " whose scale f16 can hold" : "");
+                   isfinite(values[worst]) ? " with a scale that fits in f16" : "");
 }
 
 static reshard_status encode_tile(const encoding *e, const int64_t *offset, const int64_t *size,

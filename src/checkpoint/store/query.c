@@ -46,7 +46,7 @@ static reshard_status check_tensor(const reshard_checkpoint *checkpoint, int64_t
 {
     if (index >= 0 && index < checkpoint->tensor_count)
         return RESHARD_OK;
-    return rs_fail(RESHARD_ERR_RANGE, "tensor %lld of %lld", (long long)index,
+    return rs_fail(RESHARD_ERR_RANGE, "there is no tensor %lld; there are %lld", (long long)index,
                    (long long)checkpoint->tensor_count);
 }
 
@@ -114,7 +114,7 @@ reshard_status reshard_checkpoint_piece(const reshard_checkpoint *checkpoint, in
     const rs_stored_tensor *stored = &checkpoint->tensors[tensor];
     int64_t count = count_pieces(stored) + stored->copy_count;
     if (piece < 0 || piece >= count)
-        return rs_fail(RESHARD_ERR_RANGE, "tensor \"%.*s\": piece %lld of %lld",
+        return rs_fail(RESHARD_ERR_RANGE, "tensor \"%.*s\": there is no piece %lld; it has %lld",
                        rs_slice_shown(stored->name), stored->name.bytes, (long long)piece,
                        (long long)count);
     const rs_stored_piece *found = piece < stored->piece_count
@@ -164,8 +164,8 @@ reshard_status reshard_checkpoint_value(const reshard_checkpoint *checkpoint, in
                                         reshard_stored_value *out_value)
 {
     if (index < 0 || index >= checkpoint->value_count)
-        return rs_fail(RESHARD_ERR_RANGE, "value %lld of %lld", (long long)index,
-                       (long long)checkpoint->value_count);
+        return rs_fail(RESHARD_ERR_RANGE, "there is no value %lld; there are %lld",
+                       (long long)index, (long long)checkpoint->value_count);
     const rs_stored_value *stored = &checkpoint->values[index];
     reshard_stored_value made = {.name = stored->name.bytes,
                                  .name_bytes = stored->name.count,
@@ -181,8 +181,8 @@ reshard_status reshard_checkpoint_value_text(const reshard_checkpoint *checkpoin
 {
     rs_text text;
     if (index < 0 || index >= checkpoint->value_count)
-        return rs_fail(RESHARD_ERR_RANGE, "value %lld of %lld", (long long)index,
-                       (long long)checkpoint->value_count);
+        return rs_fail(RESHARD_ERR_RANGE, "there is no value %lld; there are %lld",
+                       (long long)index, (long long)checkpoint->value_count);
     const rs_stored_value *stored = &checkpoint->values[index];
     int shown = rs_slice_shown(stored->name);
     if (stored->show == NULL)
@@ -200,7 +200,7 @@ reshard_status reshard_checkpoint_text(const reshard_checkpoint *checkpoint, int
                                        reshard_stored_text *out_text)
 {
     if (index < 0 || index >= checkpoint->metadata_count)
-        return rs_fail(RESHARD_ERR_RANGE, "text %lld of %lld", (long long)index,
+        return rs_fail(RESHARD_ERR_RANGE, "there is no text %lld; there are %lld", (long long)index,
                        (long long)checkpoint->metadata_count);
     const rs_metadatum *stored = &checkpoint->metadata[index];
     reshard_stored_text made = {.key = stored->key.bytes,
@@ -214,8 +214,8 @@ reshard_status reshard_checkpoint_unreadable(const reshard_checkpoint *checkpoin
                                              reshard_unreadable_tensor *out_tensor)
 {
     if (index < 0 || index >= checkpoint->unreadable_count)
-        return rs_fail(RESHARD_ERR_RANGE, "unreadable tensor %lld of %lld", (long long)index,
-                       (long long)checkpoint->unreadable_count);
+        return rs_fail(RESHARD_ERR_RANGE, "there is no unreadable tensor %lld; there are %lld",
+                       (long long)index, (long long)checkpoint->unreadable_count);
     const rs_unreadable *kept = &checkpoint->unreadable[index];
     reshard_unreadable_tensor made = {
         .name = kept->name.bytes, .name_bytes = kept->name.count, .reason = kept->reason};

@@ -157,10 +157,11 @@ reshard_status rs_store_check_readable(const reshard_checkpoint *checkpoint)
 {
     if (checkpoint->is_unfinished)
         return rs_fail_about(RESHARD_ERR_UNFINISHED, checkpoint->path,
-                             "is unfinished, and was opened to be looked at");
-    return !checkpoint->plan_only ? RESHARD_OK
-                                  : rs_fail_about(RESHARD_ERR_INVALID, checkpoint->path,
-                                                  "was opened for planning, and is not to be read");
+                             "is unfinished, and was opened for inspection only");
+    return !checkpoint->plan_only
+               ? RESHARD_OK
+               : rs_fail_about(RESHARD_ERR_INVALID, checkpoint->path,
+                               "was opened for planning only, so its tensors cannot be read");
 }
 
 reshard_status rs_store_check_all_readable(const reshard_checkpoint *checkpoint)
@@ -217,7 +218,7 @@ static reshard_status check_box(const rs_stored_tensor *tensor, const reshard_bo
     int64_t expected = rs_volume(box->ndim, box->size) * tensor->element_bytes;
     if ((size_t)expected != bytes)
         return rs_fail(RESHARD_ERR_INVALID,
-                       "tensor \"%.*s\": the box has %lld bytes, the memory %zu",
+                       "tensor \"%.*s\": the box has %lld bytes, but the memory has %zu",
                        RS_SHOWN(tensor->name), (long long)expected, bytes);
     return RESHARD_OK;
 }
@@ -228,8 +229,8 @@ reshard_status reshard_checkpoint_read(const reshard_checkpoint *checkpoint, int
                                        const reshard_box *box, void *memory, size_t bytes)
 {
     if (tensor < 0 || tensor >= checkpoint->tensor_count)
-        return rs_fail(RESHARD_ERR_RANGE, "tensor %lld of %lld", (long long)tensor,
-                       (long long)checkpoint->tensor_count);
+        return rs_fail(RESHARD_ERR_RANGE, "there is no tensor %lld; there are %lld",
+                       (long long)tensor, (long long)checkpoint->tensor_count);
     const rs_stored_tensor *stored = &checkpoint->tensors[tensor];
     reshard_box whole = {.ndim = stored->carried_ndim};
     memcpy(whole.size, stored->carried_shape, (size_t)stored->carried_ndim * sizeof(int64_t));
@@ -256,7 +257,8 @@ reshard_status reshard_checkpoint_map_file(const reshard_checkpoint *checkpoint,
                                            void **out_memory, size_t *out_bytes)
 {
     if (file < 0 || file >= checkpoint->file_count)
-        return rs_fail(RESHARD_ERR_RANGE, "file %d of %d", file, checkpoint->file_count);
+        return rs_fail(RESHARD_ERR_RANGE, "there is no file %d; there are %d", file,
+                       checkpoint->file_count);
     const rs_stored_file *stored = &checkpoint->files[file];
     rs_file_mapping mapping;
     reshard_status status = rs_file_map(stored->file, 0, (size_t)stored->bytes, &mapping);

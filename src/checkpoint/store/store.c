@@ -208,7 +208,7 @@ static reshard_status find_shape(reshard_checkpoint *checkpoint, const rs_occurr
             int64_t end = item->shape[d];
             if (item->offset != NULL && !rs_add(end, item->offset[d], &end))
                 return rs_fail_about(RESHARD_ERR_RANGE, checkpoint->files[item->file].name,
-                                     "tensor \"%.*s\": an offset out of range",
+                                     "tensor \"%.*s\": the offset of a piece is out of range",
                                      rs_slice_shown(item->name), item->name.bytes);
             shape[d] = rs_max(shape[d], end);
         }
@@ -258,8 +258,8 @@ static reshard_status check_opaque(const reshard_checkpoint *checkpoint, const r
         rs_stored_bytes(items[0].name, items[0].dtype, items[0].ndim, items[0].shape, &bytes);
     if (status == RESHARD_OK && (count > 1 || bytes != tensor->bytes || items[0].strides != NULL))
         status = rs_fail(RESHARD_ERR_UNSUPPORTED,
-                         "tensor \"%.*s\" (in %s): is cut, but tensors of less than a byte an "
-                         "element or more than 8 dimensions are carried whole only",
+                         "tensor \"%.*s\" (in %s) is cut; tensors with less than a byte per "
+                         "element or more than 8 dimensions can only be copied whole",
                          rs_slice_shown(items[0].name), items[0].name.bytes,
                          checkpoint->files[items[0].file].name);
     return status;
@@ -278,7 +278,8 @@ static reshard_status join_one(reshard_checkpoint *checkpoint, const rs_occurren
     for (int64_t i = 0; status == RESHARD_OK && tensor->opaque && i < (has_copies ? count : 1); i++)
         status = check_opaque(checkpoint, items + i, has_copies ? 1 : count, tensor);
     if (status == RESHARD_OK && count > INT32_MAX)
-        status = rs_fail(RESHARD_ERR_RANGE, "tensor \"%.*s\": %lld pieces; 2147483647 are the most",
+        status = rs_fail(RESHARD_ERR_RANGE,
+                         "tensor \"%.*s\" has %lld pieces; at most 2147483647 are allowed",
                          rs_slice_shown(items[0].name), items[0].name.bytes, (long long)count);
     if (status == RESHARD_OK)
         add_pieces(items, count, pieces, tensor);
@@ -345,8 +346,8 @@ static reshard_status fail_double(const reshard_checkpoint *checkpoint, rs_slice
                                   int32_t b, reshard_hint hint, const char *advice)
 {
     (void)rs_fail_hint(RESHARD_ERR_OVERLAP, hint, "",
-                       "tensor \"%.*s\" is in %s and in %s, and neither says which part of it it "
-                       "holds%s",
+                       "tensor \"%.*s\" is in %s and in %s, and neither file says which part of "
+                       "the tensor it holds%s",
                        rs_slice_shown(name), name.bytes, checkpoint->files[a].name,
                        checkpoint->files[b].name, advice);
     rs_error_add_subject(name.bytes, name.count);

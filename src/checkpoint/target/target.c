@@ -19,7 +19,7 @@ reshard_status rs_target_add_array(rs_target *target, const rs_target_array *arr
                                    int32_t *out_index)
 {
     if (target->array_count == INT32_MAX)
-        return rs_fail(RESHARD_ERR_RANGE, "more than 2147483647 different arrays");
+        return rs_fail(RESHARD_ERR_RANGE, "there are more than 2147483647 different arrays");
     reshard_status status = rs_grow(target->context, &target->arrays, &target->array_capacity,
                                     target->array_count + 1, sizeof(rs_target_array));
     if (status != RESHARD_OK)

@@ -129,8 +129,8 @@ static reshard_status list_candidates(cutting *cut, const rs_stored_tensor *tens
     for (int64_t i = 0; i < shards->count; i++)
         most += (size_t)shards->items[i].piece_count;
     if (most > INT32_MAX || shards->count > INT32_MAX)
-        return rs_fail(RESHARD_ERR_RANGE, "ranks hold %zu pieces of it; 2147483647 are the most",
-                       most);
+        return rs_fail(RESHARD_ERR_RANGE,
+                       "ranks hold %zu pieces of it; at most 2147483647 are allowed", most);
     rs_candidate *items = rs_arena_allocate_array(&cut->arena, most, sizeof *items);
     holding->by_box = rs_arena_allocate_array(&cut->arena, most, sizeof(void *));
     holding->by_buffer = rs_arena_allocate_array(&cut->arena, most, sizeof(void *));
@@ -194,9 +194,8 @@ static reshard_status number_boxes(cutting *cut, const rs_stored_tensor *tensor,
     }
     if (bytes == tensor->bytes)
         return RESHARD_OK;
-    return rs_fail(RESHARD_ERR_OVERLAP,
-                   "ranks hold boxes that overlap in part: copies of it are cut at different "
-                   "places, which files cannot tell");
+    return rs_fail(RESHARD_ERR_OVERLAP, "ranks hold boxes that partly overlap: copies of it are "
+                                        "cut at different places, which files cannot express");
 }
 
 /* Adds an array for a rank's buffer. */

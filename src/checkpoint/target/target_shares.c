@@ -69,8 +69,8 @@ static reshard_status say_missing(rs_target *target, const rs_memo_dealt *dealt)
     if (dealt->items.highest + 1 >= dealt->items.count)
         return RESHARD_OK;
     return rs_target_say(target,
-                         "%lld layers or experts are dealt to %s, as the model's numbers "
-                         "say, but the tensors are of the first %lld alone",
+                         "%lld layers or experts are dealt to %s by the model's numbers, "
+                         "but only the first %lld have tensors",
                          (long long)dealt->items.count, dealt->axis,
                          (long long)dealt->items.highest + 1);
 }

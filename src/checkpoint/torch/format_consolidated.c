@@ -111,8 +111,9 @@ static reshard_status open_files(reshard_checkpoint *checkpoint, const rs_openin
         if (number_of(opening->names[i]) >= 0)
             names[count++] = opening->names[i];
         else if (rs_torch_name_is(opening->names[i]))
-            status = rs_store_note(checkpoint, "%s: is not called consolidated.NN.pth: left out",
-                                   opening->names[i]);
+            status =
+                rs_store_note(checkpoint, "%s is not called consolidated.NN.pth, and is left out",
+                              opening->names[i]);
     }
     rs_sort((void *)names, (size_t)count, sizeof *names, compare_numbers);
     if (status == RESHARD_OK)

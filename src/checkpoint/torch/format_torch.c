@@ -44,7 +44,7 @@ static reshard_status open_files(reshard_checkpoint *checkpoint, const rs_openin
         if (is)
             names[count++] = opening->names[i];
         else if (status == RESHARD_OK)
-            status = rs_store_note(checkpoint, "%s: is not what torch.save writes: left out",
+            status = rs_store_note(checkpoint, "%s was not written by torch.save, and is left out",
                                    opening->names[i]);
     }
     return status == RESHARD_OK ? rs_torch_open_named(checkpoint, count, names) : status;
@@ -67,7 +67,7 @@ static reshard_status check_whole(reshard_checkpoint *checkpoint)
     if (status == RESHARD_OK && checkpoint->named_count == 1 &&
         rs_torch_rank_name(checkpoint->files[0].name, &rank, &world) && world > 1)
         status =
-            rs_store_note(checkpoint, "%s is one of %d files, by its name: the others are not read",
+            rs_store_note(checkpoint, "%s is one of %d files by its name; the others are ignored",
                           checkpoint->files[0].name, (int)world);
     return status;
 }

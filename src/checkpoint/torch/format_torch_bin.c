@@ -62,9 +62,9 @@ static reshard_status read_indexed(rs_torch_whole *r, const char *name, const rs
         }
     }
     if (status == RESHARD_OK && r->list.count != picked.count)
-        status =
-            rs_store_note(checkpoint, "%lld tensors in the files are not in the index: left out",
-                          (long long)(r->list.count - picked.count));
+        status = rs_store_note(checkpoint,
+                               "%lld tensors in the files are not in the index, and are left out",
+                               (long long)(r->list.count - picked.count));
     rs_occurrences_release(checkpoint->context, &picked);
     return status;
 }
@@ -79,7 +79,7 @@ static reshard_status note_others(reshard_checkpoint *checkpoint, const rs_openi
         for (int32_t j = 0; !is_read && j < checkpoint->named_count; j++)
             is_read = strcmp(checkpoint->files[j].name, opening->names[i]) == 0;
         if (!is_read)
-            status = rs_store_note(checkpoint, "%s: is not part of the model: left out",
+            status = rs_store_note(checkpoint, "%s is not part of the model, and is left out",
                                    opening->names[i]);
     }
     return status;

@@ -85,7 +85,7 @@ static reshard_status open_files(item_reading *r)
     reshard_status status = choose_files(r, &count);
     if (status == RESHARD_OK && count == 0)
         status = rs_fail_about(RESHARD_ERR_NOT_FOUND, checkpoint->path,
-                               "none of the files that " RS_ITEM_METADATA_NAME " names is there");
+                               "none of the files that " RS_ITEM_METADATA_NAME " names exists");
     if (status == RESHARD_OK)
         status = rs_store_open_files(checkpoint, count, r->names);
     for (int32_t i = 0; status == RESHARD_OK && i < checkpoint->named_count; i++) {
@@ -165,10 +165,10 @@ static reshard_status add_array(item_reading *r, rs_occurrence *found)
     if (tensor != NULL)
         status = rs_item_tensor_share(&checkpoint->arena, tensor, &r->owner, &share, &is_there);
     if (status == RESHARD_OK && tensor != NULL && !is_there)
-        status = rs_fail(RESHARD_ERR_CORRUPT, "the metadata names no part of rank %d",
+        status = rs_fail(RESHARD_ERR_CORRUPT, "the metadata does not name a part of rank %d",
                          (int)r->owner.rank);
     if (status == RESHARD_OK && is_there && share.dtype != found->dtype)
-        status = rs_fail(RESHARD_ERR_CORRUPT, "the file holds %s, and the metadata says %s",
+        status = rs_fail(RESHARD_ERR_CORRUPT, "the file holds %s, but the metadata says %s",
                          reshard_dtype_name(found->dtype), reshard_dtype_name(share.dtype));
     if (status != RESHARD_OK)
         return rs_fail_within(status, "%s: tensor \"%.*s\"", checkpoint->files[found->file].name,
@@ -276,11 +276,10 @@ static reshard_status add_notes(const item_reading *r, reshard_status status)
                               r->first_missing->path, r->missing == 1 ? "" : " and others",
                               r->missing == 1 ? "is" : "are");
     if (status == RESHARD_OK)
-        status = note_files(r, r->missing, r->first_missing,
-                            "file that the metadata names is not there, but the others hold all of "
-                            "every tensor",
-                            "files that the metadata names are not there, but the others hold all "
-                            "of every tensor");
+        status = note_files(
+            r, r->missing, r->first_missing,
+            "file that the metadata names is missing, but the others hold all of every tensor",
+            "files that the metadata names are missing, but the others hold all of every tensor");
     if (status == RESHARD_OK)
         status = note_files(r, r->others, r->first_other,
                             "file of JSON or raw bytes, which holds no tensors, is left out",
@@ -288,9 +287,8 @@ static reshard_status add_notes(const item_reading *r, reshard_status status)
     if (status == RESHARD_OK && r->doubtful_count != 0)
         status =
             rs_store_note(checkpoint,
-                          "%lld tensor%s cut by two axes along one dimension; the metadata "
-                          "does not tell in which order, and the axes are taken from left to "
-                          "right",
+                          "%lld tensor%s cut by two axes along one dimension; the metadata does "
+                          "not give their order, so they are taken from left to right",
                           (long long)r->doubtful_count, r->doubtful_count == 1 ? " is" : "s are");
     if (status == RESHARD_OK)
         status = rs_torch_note_common(checkpoint, &r->common);

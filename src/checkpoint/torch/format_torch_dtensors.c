@@ -121,7 +121,7 @@ static reshard_status fail_cut(const rs_cut_tensor *cut)
     bool is_padded = memcmp(tensor->shape, reshard_layout_shape(cut->holding->layout),
                             (size_t)tensor->ndim * sizeof(int64_t)) != 0;
     return rs_fail(RESHARD_ERR_UNSUPPORTED,
-                   "tensor \"%.*s\": no placements of a DTensor say how %s cuts it%s",
+                   "tensor \"%.*s\": placements of a DTensor cannot express how %s cuts it%s",
                    RS_SHOWN(tensor->name), text, is_padded ? ", with padding" : "");
 }
 
@@ -148,7 +148,7 @@ static reshard_status keep_mesh(const rs_laying *laying, dtensor_notes *notes)
     size_t count = (size_t)reshard_mesh_size(mesh);
     bool has_names = true;
     if (mesh->axis_count > RS_TORCH_AXES_MAX)
-        return rs_fail(RESHARD_ERR_UNSUPPORTED, "DTensors over a mesh of %d axes",
+        return rs_fail(RESHARD_ERR_UNSUPPORTED, "DTensors cannot be written over a mesh of %d axes",
                        (int)mesh->axis_count);
     notes->axis_count = mesh->axis_count;
     notes->rank_count = (int32_t)count;

@@ -177,7 +177,7 @@ static reshard_status open_files(reshard_checkpoint *checkpoint, const rs_openin
         if (is_candidate(opening, by_rank, opening->names[i]))
             names[count++] = opening->names[i];
         else if (rs_torch_name_is(opening->names[i]))
-            status = rs_store_note(checkpoint, "%s: is no file of one rank: left out",
+            status = rs_store_note(checkpoint, "%s is not the file of one rank, and is left out",
                                    opening->names[i]);
     }
     rs_sort((void *)names, (size_t)count, sizeof *names, compare_names);
@@ -207,7 +207,7 @@ static reshard_status sort_into_groups(reading *r)
         size_t bytes = 0;
         if (!parse_name(checkpoint->files[i].name, &r->names[i]))
             return rs_fail_about(RESHARD_ERR_INVALID, checkpoint->files[i].name,
-                                 "no rank in its name");
+                                 "its name has no rank");
         int32_t found = find_group(r, r->names[i].group);
         if (found == r->group_count)
             r->groups[r->group_count++] = (rank_group){
@@ -215,8 +215,8 @@ static reshard_status sort_into_groups(reading *r)
         rank_group *group = &r->groups[found];
         if (group->world != r->names[i].world)
             return rs_fail_about(RESHARD_ERR_CORRUPT, checkpoint->files[i].name,
-                                 "is of %d ranks, but others of its kind are of %d; are these two "
-                                 "checkpoints in one folder?",
+                                 "is one of %d ranks, but others of its kind are for %d; are there "
+                                 "two checkpoints in one folder?",
                                  (int)r->names[i].world, (int)group->world);
         r->group_of[i] = found;
         group->file_count++;
@@ -235,7 +235,7 @@ static reshard_status check_cut(const reading *r)
     }
     return rs_fail_hint(RESHARD_ERR_INVALID, RESHARD_HINT_SOURCE_MESH, r->checkpoint->path,
                         "%s: the files of ranks hold plain tensors, and nothing in them says how "
-                        "they were split: their mesh has to be given",
+                        "they were split; give their mesh",
                         r->checkpoint->path);
 }
 
@@ -332,8 +332,8 @@ static reshard_status take(void *user, const rs_torch_leaf *leaf)
     if (is_flat(leaf->name))
         return rs_fail_about(
             RESHARD_ERR_UNSUPPORTED, r->checkpoint->files[r->owner.file].name,
-            "tensor \"%.*s\" is a flat parameter of FSDP1, in which the shapes of "
-            "the tensors are lost; save with SHARDED_STATE_DICT or FULL_STATE_DICT",
+            "tensor \"%.*s\" is a flat parameter of FSDP1, which does not keep the shapes of the "
+            "tensors in it; save with SHARDED_STATE_DICT or FULL_STATE_DICT",
             RS_SHOWN(leaf->name));
     return rs_torch_add(r->checkpoint, r->owner.file, leaf, &r->list);
 }
@@ -409,11 +409,11 @@ static reshard_status read_one(reading *r, rs_slice document)
         status = rs_one_rank_keep(checkpoint, document, &r->list);
     if (status == RESHARD_OK && document.bytes == NULL && name->world > 0)
         status = rs_store_note(
-            checkpoint, "%s is the file of rank %d, one of %d by its name: the others are not read",
+            checkpoint, "%s is the file of rank %d, one of %d by its name; the others are ignored",
             checkpoint->files[0].name, (int)name->rank, (int)name->world);
     else if (status == RESHARD_OK && document.bytes == NULL)
         status =
-            rs_store_note(checkpoint, "%s is the file of rank %d, by its name: others are not read",
+            rs_store_note(checkpoint, "%s is the file of rank %d by its name; others are ignored",
                           checkpoint->files[0].name, (int)name->rank);
     return status == RESHARD_OK ? rs_torch_note_globals(checkpoint) : status;
 }

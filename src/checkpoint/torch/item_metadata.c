@@ -81,7 +81,8 @@ static reshard_status read_body(const rs_pickle_node *format, rs_item_body *out_
             return RESHARD_OK;
         }
     }
-    return rs_fail(RESHARD_ERR_UNSUPPORTED, "a file of \"%.*s\", which is not read",
+    return rs_fail(RESHARD_ERR_UNSUPPORTED,
+                   "the file has the serialization format \"%.*s\", which cannot be read",
                    rs_slice_shown(type), type.bytes);
 }
 
@@ -185,10 +186,10 @@ static reshard_status join_path(reading *r, const rs_slice *item, rs_slice path,
         count = item->count;
     }
     rs_json_init(&json, "a path", path.bytes, path.count);
-    status = rs_json_expect(&json, RS_JSON_LIST_BEGIN, "a list of keys is wanted here", &token);
+    status = rs_json_expect(&json, RS_JSON_LIST_BEGIN, "expected a list of keys", &token);
     while (rs_json_next_member(&json, &token, &status)) {
         if (token.kind != RS_JSON_STRING && token.kind != RS_JSON_NUMBER)
-            return rs_json_fail(&json, &token, "a key is wanted here");
+            return rs_json_fail(&json, &token, "expected a key");
         if (count != 0)
             name[count++] = '.';
         if (token.kind == RS_JSON_STRING) {
@@ -232,7 +233,7 @@ static reshard_status sort_tensors(rs_item_metadata *made)
     for (int64_t i = 1; i < made->tensor_count; i++) {
         rs_slice name = made->tensors[i].name;
         if (rs_compare_slices(&made->tensors[i - 1], &made->tensors[i]) == 0)
-            return rs_fail(RESHARD_ERR_CORRUPT, "two tensors end up with the name \"%.*s\"",
+            return rs_fail(RESHARD_ERR_CORRUPT, "two tensors would have the name \"%.*s\"",
                            rs_slice_shown(name), name.bytes);
     }
     return RESHARD_OK;
@@ -288,7 +289,8 @@ static reshard_status find_coordinate(rs_arena *arena, const rs_pickle_node *spe
     if (axes < 1 || axes > RS_TORCH_AXES_MAX)
         return rs_fail(RESHARD_ERR_UNSUPPORTED, "its mesh has %d axes", (int)axes);
     if (!rs_shape_fits(axes, sizes) || rs_volume(axes, sizes) != count || count == 0)
-        return rs_fail(RESHARD_ERR_CORRUPT, "its mesh has not as many ranks as its axes say");
+        return rs_fail(RESHARD_ERR_CORRUPT,
+                       "the number of ranks in its mesh does not match its axes");
     for (; at < count; at++) {
         if (rs_pickle_int(rs_pickle_item(data, (size_t)at), &rank) && rank == owner->rank)
             break;
@@ -316,7 +318,7 @@ static reshard_status read_placement(const rs_pickle_node *node, rs_torch_placem
         return RESHARD_OK;
     bool is_strided = rs_slice_equals(type, "StridedShard");
     if (!is_strided && !rs_slice_equals(type, "Shard"))
-        return rs_fail(RESHARD_ERR_UNSUPPORTED, "its placement \"%.*s\" is not known",
+        return rs_fail(RESHARD_ERR_UNSUPPORTED, "its placement \"%.*s\" is unknown",
                        rs_slice_shown(type), type.bytes);
     made->kind = is_strided ? RS_TORCH_STRIDED : RS_TORCH_SHARD;
     if (!rs_pickle_int(rs_pickle_get(node, "dim"), &dim) || dim < 0 || dim >= RESHARD_NDIM_MAX)
@@ -363,7 +365,7 @@ reshard_status rs_item_tensor_share(rs_arena *arena, const rs_item_tensor *tenso
         return RESHARD_OK;
     (void)rs_pickle_text(rs_pickle_get(described, "type"), &type);
     if (!rs_slice_equals(type, "DTensorShardingMetadata"))
-        return rs_fail(RESHARD_ERR_UNSUPPORTED, "is described by \"%.*s\", which is not known",
+        return rs_fail(RESHARD_ERR_UNSUPPORTED, "is described by \"%.*s\", which is unknown",
                        rs_slice_shown(type), type.bytes);
     if (!rs_pickle_text(rs_pickle_get(data, "dtype"), &dtype))
         return fail_kind(rs_pickle_get(data, "dtype"), "the name of a dtype");
@@ -413,7 +415,7 @@ static reshard_status read_root(reading *r, const rs_pickle_node *root)
     (void)rs_pickle_text(rs_pickle_get(root, "version"), &version);
     bool is_first = rs_slice_equals(version, "1.0");
     if (!is_first && !rs_slice_equals(version, "2.0"))
-        return rs_fail(RESHARD_ERR_UNSUPPORTED, "is of version \"%.*s\"; 1.0 and 2.0 are read",
+        return rs_fail(RESHARD_ERR_UNSUPPORTED, "has version \"%.*s\"; 1.0 and 2.0 can be read",
                        rs_slice_shown(version), version.bytes);
     if (is_first) {
         status = add_tensors(r, items, NULL);

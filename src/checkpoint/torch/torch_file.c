@@ -140,9 +140,11 @@ static reshard_status check_byte_order(const rs_torch_file *opened)
         return status;
     bool is_little = count == 6 && memcmp(text, "little", 6) == 0;
     rs_release(opened->context, text, count + 1);
-    return is_little ? RESHARD_OK
-                     : rs_fail_about(RESHARD_ERR_UNSUPPORTED, rs_file_path(opened->file),
-                                     "was written on a big-endian machine, which is not read");
+    return is_little
+               ? RESHARD_OK
+               : rs_fail_about(
+                     RESHARD_ERR_UNSUPPORTED, rs_file_path(opened->file),
+                     "was written on a big-endian machine; only little-endian files can be read");
 }
 
 static reshard_status open_zip(rs_torch_file *opened)
@@ -157,12 +159,13 @@ static reshard_status open_zip(rs_torch_file *opened)
     if (find_folder(opened->zip, &opened->folder))
         member = find_named(opened, "data.pkl");
     if (member == NULL)
-        return rs_fail_about(RESHARD_ERR_CORRUPT, path,
-                             "a zip file without FOLDER/data.pkl, so not one of "
-                             "torch.save");
+        return rs_fail_about(
+            RESHARD_ERR_CORRUPT, path,
+            "is a zip file without FOLDER/data.pkl, so torch.save did not write it");
     if (is_script(opened))
-        return rs_fail_about(RESHARD_ERR_UNSUPPORTED, path,
-                             "a TorchScript archive, which holds a program; save its state_dict");
+        return rs_fail_about(
+            RESHARD_ERR_UNSUPPORTED, path,
+            "is a TorchScript archive, which holds a program; save its state_dict instead");
     status = check_byte_order(opened);
     uint64_t most = RS_PICKLE_BYTES_MAX;
     if (opened->count < (most - PICKLE_BYTES_FREE) / 4)
@@ -423,7 +426,7 @@ reshard_status rs_torch_file_place(const rs_torch_file *opened, const rs_torch_t
                       (uint64_t)(storage->elements * storage->element_bytes);
     if (wanted > bytes)
         return rs_fail(
-            RESHARD_ERR_CORRUPT, "its storage \"%.*s\" has %llu bytes, and the pickle says %llu",
+            RESHARD_ERR_CORRUPT, "its storage \"%.*s\" has %llu bytes, but the pickle says %llu",
             RS_SHOWN(storage->key), (unsigned long long)bytes, (unsigned long long)wanted);
     *out_at = at + tensor->at;
     return RESHARD_OK;

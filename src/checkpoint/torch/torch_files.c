@@ -300,7 +300,7 @@ reshard_status rs_torch_note_common(reshard_checkpoint *checkpoint, const rs_tor
 {
     if (common->differing == 0)
         return RESHARD_OK;
-    return rs_store_note(checkpoint, "%lld values are not the same on all ranks; the first is kept",
+    return rs_store_note(checkpoint, "%lld values differ between ranks; the first of each is kept",
                          (long long)common->differing);
 }
 
@@ -311,7 +311,7 @@ reshard_status rs_torch_check_names(const reshard_checkpoint *checkpoint, rs_occ
         const rs_occurrence *item = &list->items[i];
         if (item->file == item[-1].file && rs_slice_compare(item->name, item[-1].name) == 0)
             return rs_fail_about(RESHARD_ERR_INVALID, checkpoint->files[item->file].name,
-                                 "two tensors end up with the name \"%.*s\"",
+                                 "two tensors would have the name \"%.*s\"",
                                  rs_slice_shown(item->name), item->name.bytes);
     }
     return RESHARD_OK;

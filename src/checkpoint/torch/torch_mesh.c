@@ -298,7 +298,7 @@ reshard_status rs_torch_mesh_read(reshard_checkpoint *checkpoint, rs_torch_rank 
         ranks = rs_torch_field(node, "_mesh", -1);
     bool is_row = layout != NULL && row != NULL;
     if (!is_row && ranks == NULL)
-        return rs_fail(RESHARD_ERR_UNSUPPORTED, "its mesh is written in a way that is not known");
+        return rs_fail(RESHARD_ERR_UNSUPPORTED, "its mesh is written in an unknown way");
     owner->mesh_node = NULL;
     reshard_status status = find_rank(checkpoint, owner, is_row ? row : ranks, &array, &at);
     if (status == RESHARD_OK)

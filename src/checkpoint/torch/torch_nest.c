@@ -388,10 +388,10 @@ static reshard_status write_level(nest *n, int64_t first, int64_t end, int32_t l
         count = count_alike(n, i, end, level);
         bool is_leaf = leaf->step_count == level + 1;
         if (is_leaf && count > 1)
-            return rs_fail(RESHARD_ERR_INVALID,
-                           "\"%.*s\" cannot be beside \"%.*s\": the one would be inside of the "
-                           "other",
-                           RS_SHOWN(leaf->name), RS_SHOWN(leaf[1].name));
+            return rs_fail(
+                RESHARD_ERR_INVALID,
+                "\"%.*s\" and \"%.*s\" cannot both be written: one would be inside the other",
+                RS_SHOWN(leaf->name), RS_SHOWN(leaf[1].name));
         if (!in_list)
             write_key(n, &leaf->steps[level]);
         if (is_leaf)

@@ -40,7 +40,7 @@ static reshard_status read_placement(const rs_pickle_node *node, int32_t ndim,
     while (row < sizeof rows / sizeof *rows && !rs_slice_equals(name, rows[row].name))
         row++;
     if (row == sizeof rows / sizeof *rows)
-        return rs_fail(RESHARD_ERR_UNSUPPORTED, "its placement \"%.*s\" is not known",
+        return rs_fail(RESHARD_ERR_UNSUPPORTED, "its placement \"%.*s\" is unknown",
                        RS_SHOWN(name));
     bool cuts = rows[row].kind == RS_TORCH_SHARD || rows[row].kind == RS_TORCH_STRIDED;
     const rs_pickle_node *state = node->call->state;
@@ -203,7 +203,7 @@ static reshard_status read_order(const rs_pickle_node *node, const rs_torch_mesh
     for (int32_t i = 0; same_axes && i < cuts->order_count; i++)
         same_axes = find_cut(&told, cuts->order[i]) < told.order_count;
     if (!same_axes)
-        return rs_fail(RESHARD_ERR_CORRUPT, "its order of cuts is not that of its placements");
+        return rs_fail(RESHARD_ERR_CORRUPT, "its order of cuts does not match its placements");
     if (!is_strided(cuts)) {
         *cuts = told;
         return RESHARD_OK;
@@ -292,7 +292,7 @@ static reshard_status add_dtensor(reshard_checkpoint *checkpoint, rs_torch_rank 
     if (status == RESHARD_OK && (!rs_shape_fits(ndim, full) || ndim > RESHARD_NDIM_MAX))
         status = rs_fail(RESHARD_ERR_RANGE, "its size goes beyond 63 bits or 8 dimensions");
     if (status == RESHARD_OK && rs_torch_kind_of(local.node) != RS_TORCH_TENSOR)
-        status = rs_fail(RESHARD_ERR_CORRUPT, "a DTensor with %s as its local tensor",
+        status = rs_fail(RESHARD_ERR_CORRUPT, "the DTensor has %s in place of its local tensor",
                          rs_pickle_kind_text(local.node));
     if (status == RESHARD_OK)
         status = read_spec(checkpoint, owner, rs_torch_state_field(state, "_spec"), ndim, &cuts);
@@ -330,16 +330,17 @@ static reshard_status add_shard(reshard_checkpoint *checkpoint, int32_t file,
         status = rs_torch_numbers(&checkpoint->arena, rs_torch_field(metadata, "shard_sizes", 1),
                                   &sizes, &size);
     if (status == RESHARD_OK && rs_torch_kind_of(local.node) != RS_TORCH_TENSOR)
-        status = rs_fail(RESHARD_ERR_CORRUPT, "a shard with %s as its tensor",
+        status = rs_fail(RESHARD_ERR_CORRUPT, "the shard has %s in place of its tensor",
                          rs_pickle_kind_text(local.node));
     if (status == RESHARD_OK && (offsets != ndim || sizes != ndim))
-        status = rs_fail(RESHARD_ERR_CORRUPT, "a shard of %d dimensions in a tensor of %d",
+        status = rs_fail(RESHARD_ERR_CORRUPT, "a shard has %d dimensions, but the tensor has %d",
                          (int)sizes, (int)ndim);
     if (status == RESHARD_OK)
         status = rs_torch_occurrence(checkpoint, file, &local, &found);
     if (status == RESHARD_OK &&
         (found.ndim != ndim || memcmp(found.shape, size, (size_t)ndim * sizeof(int64_t)) != 0))
-        status = rs_fail(RESHARD_ERR_CORRUPT, "a shard that does not have the size it is said to");
+        status =
+            rs_fail(RESHARD_ERR_CORRUPT, "a shard does not have the size that its metadata gives");
     found.offset = offset;
     found.full = full;
     return status == RESHARD_OK ? rs_occurrences_add(checkpoint->context, list, &found) : status;
@@ -378,7 +379,7 @@ static reshard_status add_sharded(reshard_checkpoint *checkpoint, int32_t file,
     if (status == RESHARD_OK && (!rs_shape_fits(ndim, full) || ndim > RESHARD_NDIM_MAX))
         status = rs_fail(RESHARD_ERR_RANGE, "its size goes beyond 63 bits or 8 dimensions");
     if (status == RESHARD_OK && !rs_pickle_is(shards, RS_PICKLE_LIST))
-        status = rs_fail(RESHARD_ERR_CORRUPT, "a ShardedTensor with %s as its shards",
+        status = rs_fail(RESHARD_ERR_CORRUPT, "the ShardedTensor has %s in place of its shards",
                          rs_pickle_kind_text(shards));
     for (size_t i = 0; status == RESHARD_OK && i < rs_pickle_count(shards); i++)
         status = add_shard(checkpoint, file, leaf, rs_pickle_item(shards, i), ndim, full, list);

@@ -47,14 +47,13 @@ static reshard_status take(void *user, const rs_torch_leaf *leaf)
     if (leaf->kind != RS_TORCH_TENSOR)
         return rs_fail_about(
             RESHARD_ERR_INVALID, r->checkpoint->files[r->file].name,
-            "tensor \"%.*s\" is a %s, which says itself how it is split: no mesh is "
-            "to be given",
+            "tensor \"%.*s\" is a %s, which records how it is split; leave out the mesh",
             RS_SHOWN(leaf->name), leaf->kind == RS_TORCH_DTENSOR ? "DTensor" : "ShardedTensor");
     reshard_status status = rs_torch_occurrence(r->checkpoint, r->file, leaf, &found);
     if (status == RESHARD_OK && found.file != r->file)
         status = rs_fail_about(RESHARD_ERR_UNSUPPORTED, r->checkpoint->files[r->file].name,
-                               "tensor \"%.*s\": its storage is compressed, which is not read of "
-                               "files that do not say themselves how they are split",
+                               "tensor \"%.*s\": its storage is compressed; compressed storages "
+                               "can only be read from files that record how they are split",
                                RS_SHOWN(leaf->name));
     return status == RESHARD_OK ? rs_occurrences_add(r->checkpoint->context, &r->list, &found)
                                 : status;

@@ -81,7 +81,7 @@ reshard_status rs_torch_dtype_parse(rs_slice name, reshard_dtype *out_dtype)
             return RESHARD_OK;
         }
     }
-    return rs_fail(RESHARD_ERR_UNSUPPORTED, "PyTorch's dtype \"%.*s\" is not one of ours",
+    return rs_fail(RESHARD_ERR_UNSUPPORTED, "PyTorch's dtype \"%.*s\" is not supported",
                    RS_SHOWN(name));
 }
 
@@ -146,7 +146,8 @@ reshard_status rs_torch_numbers(rs_arena *arena, const rs_pickle_node *node, int
         return rs_allocation_status();
     for (size_t i = 0; i < count; i++) {
         if (!rs_pickle_int(rs_pickle_item(node, i), &numbers[i]) || numbers[i] < 0)
-            return rs_fail(RESHARD_ERR_CORRUPT, "a list of sizes holds what is not a size");
+            return rs_fail(RESHARD_ERR_CORRUPT,
+                           "a list of sizes holds something that is not a size");
     }
     *out_count = (int32_t)count;
     *out_numbers = numbers;
@@ -173,7 +174,7 @@ static reshard_status read_storage_class(const rs_pickle_node *node, rs_torch_st
             return RESHARD_OK;
         }
     }
-    return rs_fail(RESHARD_ERR_UNSUPPORTED, "a storage of class %.*s, which is not read",
+    return rs_fail(RESHARD_ERR_UNSUPPORTED, "the storage has class %.*s, which cannot be read",
                    RS_SHOWN(name));
 }
 
@@ -187,7 +188,7 @@ static reshard_status read_view(const rs_pickle_node *view, rs_torch_storage *st
     if (!rs_pickle_int(rs_pickle_item(view, 1), &storage->view_at) ||
         !rs_pickle_int(rs_pickle_item(view, 2), &size) || storage->view_at < 0 || size < 0 ||
         storage->view_at > storage->elements || size > storage->elements - storage->view_at)
-        return rs_fail(RESHARD_ERR_CORRUPT, "a view that is not inside its storage");
+        return rs_fail(RESHARD_ERR_CORRUPT, "the view does not lie inside its storage");
     storage->elements = size;
     return RESHARD_OK;
 }
@@ -208,7 +209,7 @@ reshard_status rs_torch_storage_read(const rs_pickle_node *node, rs_torch_storag
         status = read_view(rs_pickle_item(id, 5), &storage);
     if (status == RESHARD_OK && (!rs_multiply(storage.elements, storage.element_bytes, &bytes) ||
                                  !rs_multiply(storage.view_at, storage.element_bytes, &bytes)))
-        status = rs_fail(RESHARD_ERR_RANGE, "a storage of more than 2^63 bytes");
+        status = rs_fail(RESHARD_ERR_RANGE, "the storage has more than 2^63 bytes");
     if (status == RESHARD_OK)
         *out_storage = storage;
     return status;
@@ -259,8 +260,8 @@ static reshard_status check_pending(const rs_pickle_node *metadata)
         const rs_pickle_node *value = dict->items.nodes[2 * i + 1];
         if (rs_pickle_is(value, RS_PICKLE_BOOL) && value->truth)
             return rs_fail(RESHARD_ERR_UNSUPPORTED,
-                           "its values are to be conjugated or negated when they are loaded, which "
-                           "is not done here");
+                           "its values would have to be conjugated or negated while loading, which "
+                           "is not supported");
     }
     return RESHARD_OK;
 }
@@ -317,7 +318,7 @@ static reshard_status unpack_pairs(rs_arena *arena, rs_torch_tensor *tensor)
     if (tensor->dtype != RESHARD_F4)
         return RESHARD_OK;
     if (tensor->ndim == 0 || tensor->strides != NULL)
-        return rs_fail(RESHARD_ERR_UNSUPPORTED, "elements of 4 bits that do not lie in rows");
+        return rs_fail(RESHARD_ERR_UNSUPPORTED, "its elements of 4 bits are not stored row by row");
     int64_t *shape = rs_arena_copy(arena, tensor->shape, (size_t)tensor->ndim, sizeof(int64_t));
     if (shape == NULL)
         return rs_allocation_status();
@@ -340,17 +341,18 @@ static reshard_status read_dense(rs_arena *arena, const rs_pickle_node *argument
     if (status == RESHARD_OK && dtype != NULL)
         status = rs_torch_dtype_read(dtype, &tensor->dtype);
     if (status == RESHARD_OK && tensor->dtype == RESHARD_DTYPE_NONE)
-        status = rs_fail(RESHARD_ERR_CORRUPT, "nothing says of which dtype it is");
+        status = rs_fail(RESHARD_ERR_CORRUPT, "nothing says which dtype it has");
     if (status == RESHARD_OK &&
         (!rs_pickle_int(rs_pickle_item(arguments, 1), &offset) || offset < 0))
-        status = rs_fail(RESHARD_ERR_CORRUPT, "it does not begin at a place of its storage");
+        status =
+            rs_fail(RESHARD_ERR_CORRUPT, "its offset in its storage is not a number, or negative");
     if (status == RESHARD_OK)
         status =
             rs_torch_numbers(arena, rs_pickle_item(arguments, 2), &tensor->ndim, &tensor->shape);
     if (status == RESHARD_OK)
         status = rs_torch_numbers(arena, rs_pickle_item(arguments, 3), &stride_count, &strides);
     if (status == RESHARD_OK && stride_count != tensor->ndim)
-        status = rs_fail(RESHARD_ERR_CORRUPT, "%d sizes, but %d strides", (int)tensor->ndim,
+        status = rs_fail(RESHARD_ERR_CORRUPT, "it has %d sizes, but %d strides", (int)tensor->ndim,
                          (int)stride_count);
     if (status == RESHARD_OK)
         status = check_pending(metadata);
@@ -370,8 +372,8 @@ static reshard_status fail_kind(const rs_pickle_global *maker)
                        : rs_slice_equals(maker->name, "_rebuild_qtensor")
                            ? "is quantised by PyTorch"
                            : "is not dense";
-    return rs_fail(RESHARD_ERR_UNSUPPORTED, "%s (%.*s.%.*s), and only dense tensors can be read",
-                   what, RS_SHOWN(maker->module), RS_SHOWN(maker->name));
+    return rs_fail(RESHARD_ERR_UNSUPPORTED, "%s (%.*s.%.*s); only dense tensors can be read", what,
+                   RS_SHOWN(maker->module), RS_SHOWN(maker->name));
 }
 
 reshard_status rs_torch_tensor_read(rs_arena *arena, const rs_pickle_node *node,

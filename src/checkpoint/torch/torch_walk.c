@@ -163,7 +163,7 @@ static reshard_status hand_out(walk *w, const rs_pickle_node *node, const rs_val
 
 static reshard_status fail_name(const walk *w)
 {
-    return rs_fail_about(RESHARD_ERR_RANGE, w->what, "a name of more than %d bytes",
+    return rs_fail_about(RESHARD_ERR_RANGE, w->what, "a name has more than %d bytes",
                          NAME_BYTES_MAX);
 }
 

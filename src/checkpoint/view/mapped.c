@@ -42,10 +42,11 @@ static reshard_status check_options(const reshard_checkpoint *source,
                                     const reshard_conversion_options *options)
 {
     if (options->map_file != NULL && options->map_text != NULL)
-        return rs_fail(RESHARD_ERR_INVALID, "map_file and map_text are both given; one is enough");
+        return rs_fail(RESHARD_ERR_INVALID,
+                       "map_file and map_text are both given; give one of them");
     if (source->viewed != NULL)
         return rs_fail_about(RESHARD_ERR_INVALID, source->path,
-                             "is seen through a map already; name the checkpoint itself");
+                             "is already a view through a map; give the checkpoint itself");
     return RESHARD_OK;
 }
 
@@ -55,7 +56,8 @@ static reshard_status list_tensor(rs_arena *arena, const rs_selected *item,
                                   reshard_map_tensor *out_tensor)
 {
     if (memchr(item->name.bytes, '\0', item->name.count) != NULL)
-        return rs_fail(RESHARD_ERR_UNSUPPORTED, "tensor \"%.*s\": maps take no names with a NUL",
+        return rs_fail(RESHARD_ERR_UNSUPPORTED,
+                       "tensor \"%.*s\": its name holds a NUL, which maps cannot take",
                        RS_SHOWN(item->name));
     char *name = rs_arena_allocate(arena, item->name.count + 1);
     if (name == NULL)
@@ -325,7 +327,8 @@ static reshard_status add_check(const rs_map_making *mapping, int64_t tensor,
     check->same_as = mapping->items[use->same_as].stored;
     if (check->same_as->dtype == check->tensor->dtype)
         return RESHARD_OK;
-    return rs_fail(RESHARD_ERR_INVALID, "\"%.*s\" is no copy of \"%.*s\": their dtypes differ",
+    return rs_fail(RESHARD_ERR_INVALID,
+                   "\"%.*s\" cannot be a copy of \"%.*s\": their dtypes differ",
                    RS_SHOWN(check->tensor->name), RS_SHOWN(check->same_as->name));
 }
 
@@ -384,7 +387,7 @@ static reshard_status warn_leftovers(rs_mapped_order *order, const rs_naming *na
         rs_naming_match(&naming->leftovers, 1, made_name, (void *)&mapped->made, &name, &bytes);
     if (status != RESHARD_OK || name == NULL)
         return status;
-    return warn(order, "\"%.*s\" keeps its name, and %s may call it otherwise",
+    return warn(order, "\"%.*s\" keeps its name; in %s it may have another one",
                 rs_slice_shown((rs_slice){name, bytes}), name, naming->name);
 }
 
@@ -419,8 +422,8 @@ static reshard_status make_all(making *m, const rs_map_choice *choice, int64_t r
     if (status == RESHARD_OK)
         status = keep_tensors(mapping->arena, mapping->source, m->count, items, mapped);
     if (status == RESHARD_OK && m->count == 0)
-        status = rs_fail(RESHARD_ERR_INVALID, "the map makes no tensor of the %lld that it reads",
-                         (long long)read);
+        status = rs_fail(RESHARD_ERR_INVALID,
+                         "the map makes no tensor out of the %lld that it reads", (long long)read);
     if (status == RESHARD_OK)
         status = keep_values(order, mapping->source, &mapped->made);
     if (status == RESHARD_OK)
@@ -480,10 +483,9 @@ static reshard_status say_tied(rs_mapped_order *order, const reshard_checkpoint 
     if (!is_moved || !(has[0][0] || has[0][1]) || !(has[1][0] || has[1][1]))
         return RESHARD_OK;
     if (has[1][0] && has[1][1])
-        return say(order, "the head is tied, and written as a copy of the embedding");
+        return say(order, "the head is tied; it is written as a copy of the embedding");
     return say(order,
-               "the head is tied: \"%s\" stands for head and embedding, and "
-               "\"%s\" is not written",
+               "the head is tied: \"%s\" serves as head and embedding, and \"%s\" is not written",
                names[has[1][1]], names[!has[1][1]]);
 }
 

@@ -125,10 +125,10 @@ static reshard_status try_sides(const rs_map_input *input, reshard_map *map, int
     if (statuses[0] == RESHARD_OK && statuses[1] == RESHARD_OK) {
         reshard_map_result_destroy(results[0]);
         reshard_map_result_destroy(results[1]);
-        return rs_fail(RESHARD_ERR_INVALID,
-                       "the tensors fit both sides of the map, %.200s and %.200s: say which of "
-                       "them to write",
-                       side_name(map, 0), side_name(map, 1));
+        return rs_fail(
+            RESHARD_ERR_INVALID,
+            "the tensors fit both sides of the map, %.200s and %.200s; say which of them to write",
+            side_name(map, 0), side_name(map, 1));
     }
     *out_result = results[*out_side];
     return RESHARD_OK;

@@ -138,9 +138,10 @@ reshard_status rs_mapped_hint_scales(rs_arena *arena, const reshard_checkpoint *
         return found;
     for (int64_t i = 0; !has_scales && i < source->tensor_count; i++)
         has_scales = kinds[i] == RS_QUANTISED_COMPANION;
-    return !has_scales ? status
-                       : rs_fail_hint(status, RESHARD_HINT_DEQUANTIZE, "",
-                                      "%s. The weights are quantised; dequantised ones have no "
-                                      "scales",
-                                      text);
+    return !has_scales
+               ? status
+               : rs_fail_hint(
+                     status, RESHARD_HINT_DEQUANTIZE, "",
+                     "%s. The weights are quantised; dequantise them, then there are no scales",
+                     text);
 }

@@ -95,10 +95,11 @@ static reshard_status check_options(const reshard_checkpoint *checkpoint,
 {
     if (options->as == NULL && options->map_file == NULL && options->map_text == NULL)
         return rs_fail(RESHARD_ERR_INVALID,
-                       "a view needs a naming or a map: tensors have their own names already");
+                       "a view needs a naming or a map; without them, use the checkpoint itself");
     if (is_same && options->dequantize != RESHARD_DTYPE_NONE)
         return rs_fail_about(RESHARD_ERR_INVALID, checkpoint->path,
-                             "has the names of %s already, and is not dequantised as it is",
+                             "already has the names of %s, so there is no map that could "
+                             "dequantise it; convert it instead",
                              options->as);
     return RESHARD_OK;
 }

@@ -331,7 +331,7 @@ static void test_pickle__writer_refusals(void **state)
     rs_pickle_write_text(&writer, rs_slice_of("\xff"));
     rs_pickle_write_global(&writer, "a\nb", "c"); /* the first error stays */
     assert_int_equal(rs_pickle_writer_finish(&writer, &bytes), RESHARD_ERR_INVALID);
-    assert_string_equal(reshard_error_text(), "pickle to be written: a text that is not UTF-8");
+    assert_string_equal(reshard_error_text(), "cannot write the pickle: a text is not UTF-8");
     rs_pickle_writer_release(&writer);
     rs_pickle_writer_begin(&writer);
     rs_pickle_write_global(&writer, "a\nb", "c");

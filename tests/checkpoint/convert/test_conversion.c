@@ -258,7 +258,7 @@ static void test_conversion__map_text(void **state)
                      RESHARD_ERR_NOT_FOUND);
     assert_int_equal(reshard_conversion_create(NULL, checkpoint, &options, &made),
                      RESHARD_ERR_NOT_FOUND);
-    assert_non_null(strstr(reshard_error_text(), "there is no naming \"right\": there are "));
+    assert_non_null(strstr(reshard_error_text(), "there is no naming \"right\"; give one of "));
 }
 
 int main(void)

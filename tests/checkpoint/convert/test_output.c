@@ -119,7 +119,7 @@ static void test_output__goes_on_where_it_stopped(void **state)
     assert_int_equal(rs_output_file(&output, "data", 5001, true, NULL, &file), RESHARD_ERR_INVALID);
     assert_int_equal(rs_output_file(&output, "none", 5000, true, NULL, &file), RESHARD_ERR_INVALID);
     assert_int_equal(rs_output_publish(&output, true), RESHARD_ERR_INVALID);
-    assert_non_null(strstr(reshard_error_text(), "out.partial/none: has been taken away"));
+    assert_non_null(strstr(reshard_error_text(), "out.partial/none has disappeared"));
     assert_int_equal(rs_output_file(&output, "none", 0, false, NULL, &file), RESHARD_OK);
     rs_file_close(file);
     assert_int_equal(rs_output_file(&output, "data", 5000, true, NULL, &file), RESHARD_OK);
@@ -189,7 +189,7 @@ static void test_output__refuses_what_is_not_its_own(void **state)
     begin_and_stop();
     assert_int_equal(rs_output_create(&output, NULL, target, NULL, &other, true, true),
                      RESHARD_ERR_INVALID);
-    assert_non_null(strstr(reshard_error_text(), "of another conversion"));
+    assert_non_null(strstr(reshard_error_text(), "belongs to another conversion"));
     rs_output_release(&output);
     for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++) {
         change_journal(foreign[i], 0);
@@ -345,7 +345,7 @@ static void test_output__names_that_do_not_belong(void **state)
     assert_int_equal(rs_output_create(&output, NULL, target, NULL, &head, true, true), RESHARD_OK);
     assert_int_equal(rs_output_expect(&output, "data"), RESHARD_OK);
     assert_int_equal(rs_output_check_names(&output, false), RESHARD_ERR_INVALID);
-    assert_non_null(strstr(reshard_error_text(), "out.partial/.theirs: does not belong there"));
+    assert_non_null(strstr(reshard_error_text(), "out.partial/.theirs does not belong there"));
     assert_int_equal(rs_output_publish(&output, true), RESHARD_ERR_INVALID);
     assert_false(exists(target));
     assert_int_equal(rs_path_remove(NULL, path), RESHARD_OK);

@@ -81,7 +81,7 @@ TEXT = [
           {"hidden_size": 1024, "num_attention_heads": 16, "new_decoder_architecture": False, "multi_query": False, "num_kv_heads": 16}),
     Extra("Falcon-40B", [("transformer.h.0.self_attention.query_key_value.bias", (384,), parts(0, (256, 0), (64, 1), (64, 1)))],
           {"hidden_size": 256, "num_attention_heads": 4, "new_decoder_architecture": False}),
-    Extra("Falcon-40B", [("transformer.h.0.self_attention.query_key_value.weight", (9216, 8192), W)], refused="8 units of 1152 do not divide by tp=16", meshes=("tp=16",)),
+    Extra("Falcon-40B", [("transformer.h.0.self_attention.query_key_value.weight", (9216, 8192), W)], refused="8 units of 1152 cannot be divided evenly by tp=16", meshes=("tp=16",)),
     Extra("MPT-30B", [
         ("transformer.blocks.0.attn.Wqkv.bias", (21504,), three(7168)), ("transformer.blocks.0.attn.out_proj.bias", (7168,), W),
         ("transformer.blocks.0.ffn.up_proj.bias", (28672,), cut(0)), ("transformer.blocks.0.ffn.down_proj.bias", (7168,), W),

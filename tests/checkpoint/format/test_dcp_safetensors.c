@@ -35,7 +35,7 @@ static void test_dcp_safetensors__pieces(void **state)
     reshard_checkpoint *checkpoint = format_case_check("", NULL, "dcp-safetensors", "w");
     format_case_data(checkpoint, "w", "abcdef", 2, 0);
     assert_non_null(
-        strstr(reshard_checkpoint_note(checkpoint, 0), "do not say the full shape of 1"));
+        strstr(reshard_checkpoint_note(checkpoint, 0), "do not give the full shape of 1"));
     reshard_checkpoint_destroy(checkpoint);
     /* Files that say everything leave nothing to note. */
     write_part("x.safetensors", AT("0,1"), SHAPES("[2,3]") ",\"RESHARD_FILES\":\"2\"",
@@ -68,7 +68,7 @@ static void test_dcp_safetensors__wrong(void **state)
         {"{'w':{'saved_offsets':[0,2]},'w':{'saved_offsets':[0,2]}}", "", RESHARD_ERR_SYNTAX,
          "occurs twice"},
         {"{'w':{'logical_fqn':'w'}}", "", RESHARD_ERR_SYNTAX, "saved_offsets are missing"},
-        {"{'w':[]}", "", RESHARD_ERR_SYNTAX, "an object is wanted here"},
+        {"{'w':[]}", "", RESHARD_ERR_SYNTAX, "expected an object"},
         {"{", "", RESHARD_ERR_SYNTAX, "ends too early"},
     };
     (void)state;
@@ -125,7 +125,7 @@ static void test_dcp_safetensors__needs_a_mesh(void **state)
     reshard_checkpoint *source = format_case_open("x.safetensors", NULL);
     assert_int_equal(rs_target_init(&target, source, &options), RESHARD_ERR_INVALID);
     assert_string_equal(reshard_error_text(),
-                        "the format dcp-safetensors needs a mesh to split over, and none is given");
+                        "the format dcp-safetensors needs a mesh to split over; give one");
     format_case_error(RESHARD_HINT_TARGET_MESH, "dcp-safetensors");
     rs_target_release(&target);
     reshard_checkpoint_destroy(source);

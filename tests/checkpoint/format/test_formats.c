@@ -74,9 +74,9 @@ static void test_formats__writers(void **state)
     assert_int_equal(rs_format_find_writer("safetensors", &format), RESHARD_ERR_NOT_FOUND);
     assert_string_equal(
         reshard_error_text(),
-        "format \"safetensors\" cannot be written (there are "
+        "format \"safetensors\" cannot be written; give one of "
         "sharded-state, hf, gguf, dcp-safetensors, megatron, dcp, rank-files, universal, "
-        "consolidated, torch-ranks, torch)");
+        "consolidated, torch-ranks, torch");
     assert_string_equal(rs_format_default_writer(false)->name, "hf");
     assert_string_equal(rs_format_default_writer(true)->name, "dcp-safetensors");
 }
@@ -93,7 +93,7 @@ static void test_probing__folders(void **state)
     static const struct {
         const char *file, *words;
     } rows[] = {
-        {"model.h5", "a folder of Keras .h5 files, which reshard does not read yet; " LOOKED_FOR},
+        {"model.h5", "is a folder of Keras .h5 files, which reshard cannot read yet; " LOOKED_FOR},
         {"model.onnx", "a folder of model graph (.onnx) files"},
     };
     (void)state;
@@ -106,7 +106,7 @@ static void test_probing__folders(void **state)
         (void)snprintf(name, sizeof name, "f%zu/%s", i, rows[i].file);
         format_case_text(name, "0123456789");
         format_case_fails(name, NULL, RESHARD_ERR_UNSUPPORTED,
-                          " file, which reshard does not read yet; " LOOKED_FOR);
+                          " file, which reshard cannot read yet; " LOOKED_FOR);
         name[strcspn(name, "/")] = '\0';
         format_case_fails(name, NULL, RESHARD_ERR_UNSUPPORTED, rows[i].words);
     }
@@ -117,21 +117,20 @@ static void test_probing__nothing(void **state)
     const reshard_checkpoint_options options = {.size = sizeof options, .from = "tp=2"};
     (void)state;
     format_case_fails("", NULL, RESHARD_ERR_NOT_FOUND,
-                      "this folder is no checkpoint that reshard knows; " LOOKED_FOR);
+                      "this folder is not a checkpoint that reshard knows; " LOOKED_FOR);
     format_case_fails("", &options, RESHARD_ERR_NOT_FOUND,
                       "model-rank-R-part-P.safetensors (sharded-state), *.safetensors, one for "
                       "each rank of the mesh (rank-files)");
     format_case_fails("none", NULL, RESHARD_ERR_NOT_FOUND, "there is no such file or folder");
     format_case_text("notes.txt", "hello, world");
     format_case_fails("notes.txt", NULL, RESHARD_ERR_NOT_FOUND,
-                      "this file is no checkpoint that reshard knows");
+                      "this file is not a checkpoint that reshard knows");
 }
 
 static void test_probing__pointers(void **state)
 {
-    const char *expected =
-        "model.safetensors: a git-LFS pointer, which stands for the file but does "
-        "not hold it; `git lfs pull` fetches it";
+    const char *expected = "model.safetensors: is a git-LFS pointer instead of the file itself; "
+                           "`git lfs pull` fetches it";
     (void)state;
     format_case_text("model.safetensors", POINTER);
     format_case_fails("", NULL, RESHARD_ERR_UNSUPPORTED, expected);
@@ -146,7 +145,7 @@ static void test_probing__hub_root(void **state)
     (void)state;
     format_case_folder("models--org--name");
     format_case_folder("models--org--name/snapshots");
-    format_case_fails("models--org--name", NULL, RESHARD_ERR_NOT_FOUND, "without any snapshot");
+    format_case_fails("models--org--name", NULL, RESHARD_ERR_NOT_FOUND, "has no snapshot");
     format_case_folder("models--org--name/snapshots/0123abc");
     format_case_safetensors("models--org--name/snapshots/0123abc/model.safetensors",
                             "{" U8("w", "[1]", "0", "1") "}", "!");
@@ -160,8 +159,9 @@ static void test_probing__hub_root(void **state)
     format_case_text("models--org--name/refs/main", "0123abc\n");
     reshard_checkpoint_destroy(format_case_check("models--org--name/", NULL, "safetensors", "w"));
     format_case_text("models--org--name/refs/main", "9999999");
-    format_case_fails("models--org--name", NULL, RESHARD_ERR_NOT_FOUND,
-                      "9999999: the snapshot that refs/main names is not there");
+    format_case_fails(
+        "models--org--name", NULL, RESHARD_ERR_NOT_FOUND,
+        "9999999: the snapshot that refs/main names does not exist; download the model again");
 }
 
 /* Weights of any format beside those that are read do not keep a folder from being opened. */

@@ -98,13 +98,14 @@ static void test_gguf__heads(void **state)
     format_case_text("m.gguf", "GGUX12345678901234567890");
     format_case_fails("m.gguf", NULL, RESHARD_ERR_SYNTAX, "does not begin with GGUF");
     begin(1, 0, 0);
-    refused(RESHARD_ERR_UNSUPPORTED, "version 1 of GGUF; 2 and 3 can be read");
+    refused(RESHARD_ERR_UNSUPPORTED, "has version 1 of GGUF; versions 2 and 3 can be read");
     begin(4, 0, 0);
     refused(RESHARD_ERR_UNSUPPORTED, "version 4 of GGUF");
     begin(0, 0, 0);
     refused(RESHARD_ERR_UNSUPPORTED, "version 0 of GGUF");
     begin(0x03000000, 0, 0);
-    refused(RESHARD_ERR_UNSUPPORTED, "its numbers are big-endian");
+    refused(RESHARD_ERR_UNSUPPORTED, "its numbers are big-endian, which cannot be read; convert it "
+                                     "with llama.cpp's gguf_convert_endian.py");
     made.count = 16;
     format_case_write("m.gguf", made.bytes, made.count);
     begin(3, 0, 0);
@@ -134,14 +135,15 @@ static void test_gguf__key_values(void **state)
     put(60000, 8);
     refused(RESHARD_ERR_CORRUPT, "a key at byte 32 takes 60000 bytes");
     put_key("k", 13);
-    refused(RESHARD_ERR_SYNTAX, "key \"k\": a value of kind 13, and kinds are numbered 0 to 12");
+    refused(RESHARD_ERR_SYNTAX, "key \"k\": its value has kind 13; kinds are numbered 0 to 12");
     put_key("k", RS_GGUF_TEXT);
     put(UINT64_MAX, 8);
     refused(RESHARD_ERR_CORRUPT, "k at byte");
     put_key("k", RS_GGUF_LIST);
     put(RS_GGUF_LIST, 4);
     put(1, 8);
-    refused(RESHARD_ERR_UNSUPPORTED, "key \"k\": a list of lists");
+    refused(RESHARD_ERR_UNSUPPORTED,
+            "key \"k\": its value is a list of lists, which cannot be read");
     put_key("k", RS_GGUF_LIST);
     put(RS_GGUF_U32, 4);
     put(UINT64_C(1) << 62, 8); /* times four: 0 in 64 bits */
@@ -157,12 +159,12 @@ static void test_gguf__key_values(void **state)
         put(RS_GGUF_U8, 4);
         put(1, 1);
     }
-    refused(RESHARD_ERR_SYNTAX, "key \"twice\": it is there twice");
+    refused(RESHARD_ERR_SYNTAX, "key \"twice\" occurs twice");
     memset(long_key, 'k', sizeof long_key);
     begin(3, 0, 1);
     put(sizeof long_key, 8);
     format_case_write("m.gguf", made.bytes, made.count);
-    format_case_fails("m.gguf", NULL, RESHARD_ERR_SYNTAX, "has 66000 bytes; it has to have 1 to");
+    format_case_fails("m.gguf", NULL, RESHARD_ERR_SYNTAX, "has 66000 bytes; 1 to");
 }
 
 static void test_gguf__alignments(void **state)
@@ -172,11 +174,11 @@ static void test_gguf__alignments(void **state)
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         put_key("general.alignment", RS_GGUF_U32);
         put(wrong[i], 4);
-        refused(RESHARD_ERR_SYNTAX, "general.alignment has to be a u32 and a power of two");
+        refused(RESHARD_ERR_SYNTAX, "general.alignment must be a u32 and a power of two");
     }
     put_key("general.alignment", RS_GGUF_I32);
     put(32, 4);
-    refused(RESHARD_ERR_SYNTAX, "general.alignment has to be");
+    refused(RESHARD_ERR_SYNTAX, "general.alignment must be");
     /* The largest puts the data behind the file. */
     begin(3, 1, 1);
     put_text("general.alignment");
@@ -204,10 +206,10 @@ static void test_gguf__tensors(void **state)
     memset(name, 'n', sizeof name);
     name[128] = '\0';
     one_tensor("", 1, dims_6, 24, 0, RESHARD_ERR_SYNTAX, "a tensor's name at byte 24 has 0 bytes");
-    one_tensor(name, 1, dims_6, 24, 0, RESHARD_ERR_SYNTAX, "has 128 bytes; it has to have 1 to");
-    one_tensor("w", 5, five, 24, 0, RESHARD_ERR_UNSUPPORTED, "more than four dimensions: 5");
+    one_tensor(name, 1, dims_6, 24, 0, RESHARD_ERR_SYNTAX, "has 128 bytes; 1 to");
+    one_tensor("w", 5, five, 24, 0, RESHARD_ERR_UNSUPPORTED, "it has more than four dimensions: 5");
     one_tensor("w", 1, negative, 24, 0, RESHARD_ERR_RANGE,
-               "an extent beyond 2^63-1: 18446744073709551615");
+               "an extent is beyond 2^63-1: 18446744073709551615");
     one_tensor("w", 2, wraps, 24, 0, RESHARD_ERR_RANGE, "its size goes beyond 63 bits");
     one_tensor("w", 1, huge, 27, 0, RESHARD_ERR_RANGE, "its size goes beyond 63 bits");
     /* Small in the file, but not as f32. */
@@ -222,7 +224,7 @@ static void test_gguf__tensors(void **state)
     one_tensor("w", 1, dims_6, UINT32_MAX, 0, RESHARD_ERR_UNSUPPORTED,
                "no type with the number 4294967295");
     one_tensor("w", 1, dims_6, 24, 32, RESHARD_ERR_CORRUPT,
-               "begins at byte 32 of the data; the one before it ends at 0");
+               "begins at byte 32 of the data, but the one before it ends at 0");
     one_tensor("w", 1, dims_6, 24, 0, RESHARD_ERR_CORRUPT, "is the download complete?");
     begin(3, UINT64_MAX, 0);
     put_tensor("w", 1, dims_6, 24, 0);
@@ -235,7 +237,7 @@ static void test_gguf__tensors(void **state)
     begin(3, 2, 0);
     put_tensor("w", 1, dims_6, 24, 0);
     put_tensor("v", 1, dims_6, 24, 6);
-    refused(RESHARD_ERR_CORRUPT, "begins at byte 6 of the data; the one before it ends at 32");
+    refused(RESHARD_ERR_CORRUPT, "begins at byte 6 of the data, but the one before it ends at 32");
 }
 
 /* A file cut anywhere is refused, or holds all tensors that it says it has. */

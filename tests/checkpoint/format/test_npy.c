@@ -50,23 +50,26 @@ static void test_npy__wrong(void **state)
         reshard_status status;
         const char *words;
     } rows[] = {
-        {1, "{" GOOD "}", "a", RESHARD_ERR_CORRUPT, "has 1 bytes of data, and 2 by its shape"},
-        {1, "{" GOOD "}", "abc", RESHARD_ERR_CORRUPT, "has 3 bytes of data, and 2 by its shape"},
-        {4, "{" GOOD "}", "ab", RESHARD_ERR_UNSUPPORTED, "version 4 of NumPy's files"},
-        {1, "{" GOOD ", 'x': 1}", "ab", RESHARD_ERR_SYNTAX, "other keys than"},
+        {1, "{" GOOD "}", "a", RESHARD_ERR_CORRUPT,
+         "has 1 bytes of data, but by its shape it should have 2"},
+        {1, "{" GOOD "}", "abc", RESHARD_ERR_CORRUPT,
+         "has 3 bytes of data, but by its shape it should have 2"},
+        {4, "{" GOOD "}", "ab", RESHARD_ERR_UNSUPPORTED,
+         "has version 4 of NumPy's format, which cannot be read"},
+        {1, "{" GOOD ", 'x': 1}", "ab", RESHARD_ERR_SYNTAX, "its keys are not"},
         {1, "{" GOOD ", 'shape': (2,)}", "ab", RESHARD_ERR_SYNTAX, "each once"},
         {1, "{'descr': '|u1', 'shape': (2,)}", "ab", RESHARD_ERR_SYNTAX, "is missing"},
         {1, "{" GOOD, "ab", RESHARD_ERR_SYNTAX, "a comma is missing"},
         {1, "{" GOOD "} os", "ab", RESHARD_ERR_SYNTAX, "something follows it"},
         {1, "", "ab", RESHARD_ERR_SYNTAX, "does not begin with {"},
-        {1, "{'descr': '<f4", "ab", RESHARD_ERR_SYNTAX, "a text without an end"},
-        {1, "{'descr': '<\\x66'", "ab", RESHARD_ERR_SYNTAX, "a backslash"},
+        {1, "{'descr': '<f4", "ab", RESHARD_ERR_SYNTAX, "a text does not end"},
+        {1, "{'descr': '<\\x66'", "ab", RESHARD_ERR_SYNTAX, "a text holds a backslash"},
         {1, "{'descr': '>f4', 'fortran_order': False, 'shape': ()}", "abcd",
          RESHARD_ERR_UNSUPPORTED, "its elements are '>f4', which is big-endian"},
         {1, "{'descr': '|O', 'fortran_order': False, 'shape': ()}", "abcd", RESHARD_ERR_UNSUPPORTED,
-         "its elements are '|O': Python objects"},
+         "its elements are '|O', Python objects"},
         {1, "{'descr': '|V2', 'fortran_order': False, 'shape': ()}", "ab", RESHARD_ERR_UNSUPPORTED,
-         "its elements are '|V2': bytes of which NumPy"},
+         "its elements are '|V2', raw bytes without a type"},
         {1, "{'descr': '<U3', 'fortran_order': False, 'shape': ()}", "ab", RESHARD_ERR_UNSUPPORTED,
          "its elements are '<U3'"},
         {1, "{'descr': '|f4', 'fortran_order': False, 'shape': ()}", "abcd",
@@ -76,11 +79,11 @@ static void test_npy__wrong(void **state)
         {1, "{'descr': '|u1', 'fortran_order': 0, 'shape': ()}", "a", RESHARD_ERR_SYNTAX,
          "neither True nor False"},
         {1, "{'descr': '|u1', 'fortran_order': False, 'shape': 2}", "ab", RESHARD_ERR_SYNTAX,
-         "no tuple of numbers"},
+         "not a tuple of numbers"},
         {1, "{'descr': '|u1', 'fortran_order': False, 'shape': (-2,)}", "ab", RESHARD_ERR_SYNTAX,
-         "no tuple of numbers"},
+         "not a tuple of numbers"},
         {1, "{'descr': '|u1', 'fortran_order': False, 'shape': (9223372036854775808,)}", "ab",
-         RESHARD_ERR_RANGE, "an extent beyond 2^63-1"},
+         RESHARD_ERR_RANGE, "an extent is beyond 2^63-1"},
         {1, "{'descr': '|u1', 'fortran_order': True, 'shape': (4611686018427387904,16)}", "ab",
          RESHARD_ERR_RANGE, "its size goes beyond 64 bits"},
     };
@@ -91,11 +94,11 @@ static void test_npy__wrong(void **state)
     }
     format_case_write("a.npy", "\x93NUMPY\1\0\xff\xff{", 11);
     format_case_fails("a.npy", NULL, RESHARD_ERR_CORRUPT,
-                      "a header of 65535 bytes, in a file of 11");
+                      "its header has 65535 bytes, the file has 11");
     format_case_write("a.npy", "\x93NUMPZ\1\0\1\0{", 11);
-    format_case_fails("a.npy", NULL, RESHARD_ERR_SYNTAX, "does not begin as NumPy's files do");
+    format_case_fails("a.npy", NULL, RESHARD_ERR_SYNTAX, "does not begin like a NumPy file");
     format_case_write("a.npy", "", 0);
-    format_case_fails("a.npy", NULL, RESHARD_ERR_SYNTAX, "does not begin as NumPy's files do");
+    format_case_fails("a.npy", NULL, RESHARD_ERR_SYNTAX, "does not begin like a NumPy file");
     format_case_text("a.npz", "not an archive");
     format_case_fails("a.npz", NULL, RESHARD_ERR_CORRUPT, "a.npz");
 }

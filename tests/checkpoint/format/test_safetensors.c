@@ -34,8 +34,8 @@ static void test_safetensors__a_folder(void **state)
     format_case_safetensors("z.safetensors", "{" W "}", "abcdef");
     format_case_fails(
         "", NULL, RESHARD_ERR_OVERLAP,
-        "tensor \"w\" is in x.safetensors and in z.safetensors, and neither says "
-        "which part of it it holds; if these are files of ranks, their mesh has to be given");
+        "tensor \"w\" is in x.safetensors and in z.safetensors, and neither file says "
+        "which part of the tensor it holds; if they are the files of ranks, give their mesh");
     format_case_error(RESHARD_HINT_SOURCE_MESH, "w");
 }
 
@@ -51,7 +51,7 @@ static void test_safetensors__wrong(void **state)
         {"{" W, "abcdef", RESHARD_ERR_SYNTAX, "ends too early"},
         {"{" W "," W "}", "abcdef", RESHARD_ERR_CORRUPT, "should begin at 6"},
         {"{" W ",\"v\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[5,7]}}", "abcdefg",
-         RESHARD_ERR_CORRUPT, "tensor \"v\": its data are bytes 5 to 7, but should begin at 6"},
+         RESHARD_ERR_CORRUPT, "tensor \"v\": its data is at bytes 5 to 7, but should begin at 6"},
         {"{" W ",\"v\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[7,8]}}", "abcdefgh",
          RESHARD_ERR_CORRUPT, "should begin at 6"},
         {"{\"w\":{\"dtype\":\"U8\",\"shape\":[2,2],\"data_offsets\":[0,6]}}", "abcdef",
@@ -68,7 +68,8 @@ static void test_safetensors__wrong(void **state)
         format_case_fails("x.safetensors", NULL, rows[i].status, rows[i].words);
     }
     format_case_write("x.safetensors", "\x40\0\0\0\0\0\0\0{}", 10);
-    format_case_fails("x.safetensors", NULL, RESHARD_ERR_CORRUPT, "a header of 64 bytes in a file");
+    format_case_fails("x.safetensors", NULL, RESHARD_ERR_CORRUPT,
+                      "its header has 64 bytes, but the file only");
     format_case_write("x.safetensors", "\x40\0\0", 3);
     format_case_fails("x.safetensors", NULL, RESHARD_ERR_CORRUPT, "too few for a safetensors file");
 }

@@ -349,8 +349,8 @@ class Interrupted(MapTest):
                 "--quiet"]
         self.kill_after_a_record(*case, *self.by_map(), target=self.at("out"))
         other = self.write_text("other.map", MAP.replace("fill(0.5)", "fill(0.25)"))
-        self.check_fails([*case, "--map", other, *SETS, "--resume"], 1, "is of another conversion")
-        self.check_fails([*case, "--map", self.write_text("spaced.map", MAP + "\n"), *SETS, "--resume"], 1, "is of another conversion")
+        self.check_fails([*case, "--map", other, *SETS, "--resume"], 1, "belongs to another conversion")
+        self.check_fails([*case, "--map", self.write_text("spaced.map", MAP + "\n"), *SETS, "--resume"], 1, "belongs to another conversion")
         told = self.convert("source", "out", *self.by_map("--resume", "--verify", "--journal-bytes", "1M", "--max-memory", "2M"))
         self.assertGreater(told["bytes_resumed"], 0)
         self.check_same("out", "whole")
@@ -381,16 +381,16 @@ class Refusals(MapTest):
         self.refuse("the tensors fit neither side of the map. As train: two.map:", *self.by_map(), source="plain")
         self.refuse(". As serve: two.map:", *self.by_map(), source="plain")
         same = self.write_text("same.map", "map x y\na = b optional\nb = a optional\n")
-        self.refuse("the tensors fit both sides of the map, x and y: say which of them to write", "--map", same, source="plain")
+        self.refuse("the tensors fit both sides of the map, x and y; say which of them to write", "--map", same, source="plain")
         self.convert("plain", "chosen", "--map", same, "--as", "y")
         self.refuse('as "z": the map has the namings x and y', "--map", same, "--as", "z", source="plain")
         self.refuse("two.map:", *self.by_map("--as", "train"))
-        self.refuse('there is no naming "serve": there are ', "--as", "serve")
+        self.refuse('there is no naming "serve"; give one of ', "--as", "serve")
 
     def test_texts(self):
         self.refuse("missing.map", "--map", self.at("missing.map"))
         self.refuse("bad.map:1:", "--map", self.write_text("bad.map", "a [(] = b\n"))
-        self.refuse("empty.map: a map without lines", "--map", self.write_text("empty.map", ""))
+        self.refuse("empty.map: the map has no lines", "--map", self.write_text("empty.map", ""))
         self.refuse('use.map:1:5: there is no map "other"', "--map", self.write_text("use.map", "use other\na = b\n"))
 
     def test_half_of_a_fused_tensor(self):
@@ -413,7 +413,7 @@ class Refusals(MapTest):
         complex_fill = self.write_text("complex.map", "= x [2] c64 fill(1)\n* = *\n")
         self.refuse("c64 cannot be filled", "--map", complex_fill, "--as", "right", source="plain")
         none = self.write_text("none.map", "{x:**} drop =\n")
-        self.refuse("the map makes no tensor of the 3 that it reads", "--map", none, "--as", "right", source="plain")
+        self.refuse("the map makes no tensor out of the 3 that it reads", "--map", none, "--as", "right", source="plain")
         self.refuse("no tensor is quantised, so none can be dequantised", "--map", add, "--dequantize", "bf16", source="plain")
 
     def test_small_elements(self):

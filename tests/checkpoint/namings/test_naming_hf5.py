@@ -162,7 +162,7 @@ class More(NamingTest):
             with self.subTest(missing=missing):
                 shutil.rmtree(self.at("source"), ignore_errors=True)
                 self.write_hf("source", {name: value for name, value in model.tensors.items() if name != missing}, model.config)
-                self.fails("source", "out", "--as", "hf5", words=f'no "{missing}", which goes with it')
+                self.fails("source", "out", "--as", "hf5", words=f'no "{missing}", which belongs to it')
 
     def test_other_experts(self):
         """Experts whose names the map does not know keep them, with a warning."""
@@ -172,7 +172,7 @@ class More(NamingTest):
         done = support.run("convert", self.at("source"), self.at("out"), "--as", "hf5", "--json")
         self.assertEqual(done.returncode, 0)
         told = json.loads(done.stdout)
-        self.assertEqual(told["warnings"], ['"model.layers.0.ffn.experts.0.w1.weight" keeps its name, and hf5 may call it otherwise'])
+        self.assertEqual(told["warnings"], ['"model.layers.0.ffn.experts.0.w1.weight" keeps its name; in hf5 it may have another one'])
 
     def test_states_of_optimizers(self):
         """They take the lines of their parameters."""

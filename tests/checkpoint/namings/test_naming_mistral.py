@@ -128,7 +128,7 @@ class Refusals(MistralTest):
         tensors["layers.0.attention.wq.qscale_weight"] = ("F32", (1,), bytes(4))
         files.write(self.at("scaled/consolidated.safetensors"), tensors)
         self.write_text("scaled/params.json", json.dumps(PARAMS))
-        self.fails("scaled", "out", "--as", "hf", words='no line is for "layers.0.attention.wq.qscale_weight"')
+        self.fails("scaled", "out", "--as", "hf", words='no line matches "layers.0.attention.wq.qscale_weight"')
         tied = {**mistral(dense(self.rnd, tied=True)), "output.weight": ("BF16", (models.V, models.H), bytes(2 * models.V * models.H))}
         files.write(self.at("tied/consolidated.safetensors"), tied)
         self.write_text("tied/params.json", json.dumps({**PARAMS, "tied_embeddings": True}))

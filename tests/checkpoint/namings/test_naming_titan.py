@@ -125,7 +125,7 @@ class ThereAndBack(NamingTest):
     def test_deepseek_v3(self):
         model = models.deepseek_v3(self.rnd)
         self.write_model("all", model)
-        self.fails("all", "out", "--as", "titan", words=f'no line is for "model.layers.{models.LAYERS}.')
+        self.fails("all", "out", "--as", "titan", words=f'no line matches "model.layers.{models.LAYERS}.')
         model.tensors = {name: value for name, value in model.tensors.items() if f"layers.{models.LAYERS}." not in name}
         self.check(model, "hf-titan-deepseek_v3")
 
@@ -179,7 +179,7 @@ class Refusals(NamingTest):
         self.fails("source", "out", "--as", "titan",
                    words='there is no map between hf and titan for model_type "gemma3_text"; there are maps for deepseek_v3, gpt_oss, llama, qwen3')
         self.write_hf("bare", model.tensors)
-        self.fails("bare", "out", "--as", "titan", words="no config.json names a model_type, by which the map between hf and titan is chosen")
+        self.fails("bare", "out", "--as", "titan", words="no config.json names a model_type, which decides the map between hf and titan")
 
 
 class Joined(NamingTest):

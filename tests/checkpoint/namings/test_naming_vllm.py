@@ -141,12 +141,12 @@ class Dense(EngineTest):
         model.tensors["lm_head.weight"] = model.tensors["model.embed_tokens.weight"]
         self.write_model(model)
         told = self.convert("hf", "tied", "--as", "vllm", "--to", "tp=2")
-        self.assertIn('the head is tied: "lm_head.weight" stands for head and embedding, and "model.embed_tokens.weight" is not written',
+        self.assertIn('the head is tied: "lm_head.weight" serves as head and embedding, and "model.embed_tokens.weight" is not written',
                       told["notes"])
         self.check_ranks("tied", [model.engine(rank, 2) for rank in range(2)])
         self.assertIn("the map leaves out 1 tensor once it is compared", "\n".join(told["notes"]))
         told = self.convert("tied", "back", "--as", "hf")
-        self.assertIn('the head is tied: "model.embed_tokens.weight" stands for head and embedding, and "lm_head.weight" is not written',
+        self.assertIn('the head is tied: "model.embed_tokens.weight" serves as head and embedding, and "lm_head.weight" is not written',
                       told["notes"])
         self.assertNotIn("lm_head.weight", files.read_hf(self.at("back")))
         dtype, shape, data = model.tensors["lm_head.weight"]
@@ -280,7 +280,7 @@ class Files(EngineTest):
                 self.engine_folder(model, 4, ep, name=f"{make.__name__}{ep}")
                 done = support.run("convert", self.at(f"{make.__name__}{ep}"), self.at(f"back-{make.__name__}{ep}"), "--as", "hf")
                 self.assertEqual(done.returncode, 0, done.stderr)
-                self.assertIn("are taken to be in logical order", done.stderr)
+                self.assertIn("are assumed to be in logical order", done.stderr)
                 self.assertEqual(files.read_hf(self.at(f"back-{make.__name__}{ep}")), model.tensors)
 
     def test_zeros_have_to_be_zero(self):
@@ -313,7 +313,7 @@ class Like(EngineTest):
         for tp, ep in ((1, 1), (4, 1), (4, 4)):
             path = self.write_text("keys.json", json.dumps(self.keys(model, tp, ep)))
             told = self.convert("hf", f"like-{tp}-{ep}", "--as", "vllm", "--to", f"tp={tp},ep={ep}", "--like", path)
-            self.assertIn(f"{len(self.keys(model, tp))} names, dtypes and shapes are as", "\n".join(told["notes"]))
+            self.assertIn(f"{len(self.keys(model, tp))} names, dtypes and shapes match", "\n".join(told["notes"]))
 
     def test_other_names_dtypes_shapes(self):
         model = self.write_model(engines.Llama(self.rnd))
@@ -328,20 +328,20 @@ class Like(EngineTest):
             self.assertFalse(os.path.exists(self.at("out")))
 
         norm, qkv = "model.norm.weight", "model.layers.0.self_attn.qkv_proj.weight"
-        refused('2 tensors would be written otherwise than it says: "model.norm.weight" of rank 0 is not wanted; "model.norm.weight" of '
-                "rank 1 is not wanted", norm)
+        refused('2 tensors would not be as it says: "model.norm.weight" of rank 0 is not expected; "model.norm.weight" of '
+                "rank 1 is not expected", norm)
         refused('"more.weight" of rank 0 would not be written', **{"more.weight": ["bfloat16", [2]]})
         refused('"model.norm.weight" of rank 0 would be bf16 64, not f32 64', **{norm: ["float32", [64]]})
         refused(f'"{qkv}" of rank 0 would be bf16 48x64, not bf16 64x48', **{qkv: ["BF16", [64, 48]]})
-        refused("46 tensors would be written", *list(right)[:-1], **{list(right)[-1]: ["int8", [1]]})
+        refused("46 tensors would not be as it says", *list(right)[:-1], **{list(right)[-1]: ["int8", [1]]})
 
     def test_lists_that_are_none(self):
         self.write_model(engines.Llama(self.rnd))
-        for text, words in [("[]", "an object {name: [dtype, shape]} is wanted here"), ('{"a": 3}', "[dtype, shape] is wanted here"),
-                            ('{"a": ["bf17", [3]]}', "a dtype that is not known"), ('{"a": ["bf16", 3]}', "a shape is wanted here"),
-                            ('{"a": ["bf16", [3], 4]}', "[dtype, shape] is wanted here"), ('{"a": ["bf16", [-3]]}', "keys.json"),
-                            ('{"a": ["bf16", [1,1,1,1,1,1,1,1,1]]}', "more than 8 dimensions"),
-                            ('{"a": ["bf16", []], "a": ["bf16", []]}', 'has "a" twice'), ('{"a": ["bf16", []]', "keys.json")]:
+        for text, words in [("[]", "expected an object {name: [dtype, shape]}"), ('{"a": 3}', "expected [dtype, shape]"),
+                            ('{"a": ["bf17", [3]]}', "the dtype is unknown"), ('{"a": ["bf16", 3]}', "expected a shape"),
+                            ('{"a": ["bf16", [3], 4]}', "expected [dtype, shape]"), ('{"a": ["bf16", [-3]]}', "keys.json"),
+                            ('{"a": ["bf16", [1,1,1,1,1,1,1,1,1]]}', "the shape has more than 8 dimensions"),
+                            ('{"a": ["bf16", []], "a": ["bf16", []]}', 'names "a" twice'), ('{"a": ["bf16", []]', "keys.json")]:
             path = self.write_text("keys.json", text)
             self.check_fails(["convert", self.at("hf"), self.at("out"), "--as", "vllm", "--like", path], 1, words)
         self.check_fails(["convert", self.at("hf"), self.at("out"), "--as", "vllm", "--like", self.at("none.json")], 1, "none.json")
@@ -359,19 +359,19 @@ class Refusals(EngineTest):
         self.refused(model, "tp=2,ep=4", "ep=4: ep is over the ranks of tp=2, so it has 1 coordinate or 2")
         self.refused(model, "tp=2,ep=2[3,2,1,0]", "so a mesh of both takes no list of ranks")
         self.refused(model, "pp=2,tp=2", "no rule of vllm says what axis pp=2 does")
-        self.refused(model, "dp=2,tp=2", "files of engines are numbered by the ranks of tp, so dp=2 cannot be told apart in their names")
+        self.refused(model, "dp=2,tp=2", "files of engines are numbered by the ranks of tp, so their names have no place for dp=2")
 
     def test_sizes(self):
         model = engines.DeepSeek(self.rnd)
-        self.refused(model, "tp=16", "do not divide by tp=16")
+        self.refused(model, "tp=16", "cannot be divided evenly by tp=16")
         small = engines.Llama(self.rnd)
         small.config.update(num_attention_heads=12, num_key_value_heads=12, head_dim=8)
         for name, (dtype, _, _) in list(small.tensors.items()):
             if ".self_attn." in name:
                 small.add(name, *((engines.H, 96) if "o_proj" in name else (96, engines.H)))
-        self.refused(small, "tp=3", "128 elements do not divide by tp=3")
-        self.refused(small, "tp=8", "12 units of 8 do not divide by tp=8")
-        self.refused(engines.GptOss(self.rnd, kv=2), "tp=4", "2 units of 8 do not divide by tp=4")
+        self.refused(small, "tp=3", "128 elements cannot be divided evenly by tp=3")
+        self.refused(small, "tp=8", "12 units of 8 cannot be divided evenly by tp=8")
+        self.refused(engines.GptOss(self.rnd, kv=2), "tp=4", "2 units of 8 cannot be divided evenly by tp=4")
 
     def test_models_without_a_map(self):
         model = engines.Llama(self.rnd)

@@ -125,7 +125,7 @@ static void test_recognise(void **state)
     check_naming(unknown, "gpt2", "hf");
     assert_int_equal(rs_naming_recognise(listed_name, unknown, NULL, NULL, &naming),
                      RESHARD_ERR_NOT_FOUND);
-    assert_non_null(strstr(reshard_error_text(), "are of no naming that is known"));
+    assert_non_null(strstr(reshard_error_text(), "belong to no known naming"));
 }
 
 /* ---- params.json ----------------------------------------------------------------------------- */
@@ -176,7 +176,7 @@ static void test_list(void **state)
     const char *const wrong[] = {"hf5:hf5", "hf:", ":hf5", "hf:hf", "", "hf-hf5.map"};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         assert_int_equal(reshard_naming_map_find(wrong[i], &map), RESHARD_ERR_NOT_FOUND);
-        assert_non_null(strstr(reshard_error_text(), "there are hf-gguf-deepseek"));
+        assert_non_null(strstr(reshard_error_text(), "give one of hf-gguf-deepseek"));
     }
 }
 
