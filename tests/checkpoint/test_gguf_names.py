@@ -124,6 +124,16 @@ def llama(model):
     model.gguf["rope_freqs.weight"] = model.new(HEAD // 2)
 
 
+def granite(model):
+    """A Llama with a tied head and four multipliers, which are key-values. In real files they are fractions."""
+    frame(model, head=False)
+    for n in range(LAYERS):
+        block_norms(model, n)
+        attention(model, n, alternate)
+        feed_forward(model, f"model.layers.{n}.mlp.%s_proj.weight", f"blk.{n}.ffn_%s.weight")
+    return {"attention.scale": 2, "embedding_scale": 12, "residual_scale": 3, "logit_scale": 8}
+
+
 def mixtral(model):
     frame(model)
     for n in range(LAYERS):
@@ -240,7 +250,7 @@ def deepseek2(model):
 
 
 # architecture: how it is made, more key-values, its type in Hugging Face
-MODELS = [("llama", llama, {}, "llama"), ("llama", mixtral, {"expert_count": EXPERTS}, "mixtral"), ("qwen2", qwen2, {}, "qwen2"),
+MODELS = [("llama", llama, {}, "llama"), ("llama", mixtral, {"expert_count": EXPERTS}, "mixtral"), ("granite", granite, {}, "granite"), ("qwen2", qwen2, {}, "qwen2"),
           ("qwen3", qwen3, {}, "qwen3"), ("qwen3moe", qwen3moe, {"expert_count": EXPERTS}, "qwen3_moe"),
           ("qwen2moe", qwen2moe, {"expert_count": EXPERTS}, "qwen2_moe"), ("phi3", phi3, {}, "phi3"),
           ("gemma2", lambda model: gemma(model, False), {}, "gemma2"), ("gemma3", lambda model: gemma(model, True), {}, "gemma3_text"),
@@ -279,6 +289,14 @@ class GgufNamesTest(support.CommandTest):
                 self.assertEqual((config["model_type"], config["hidden_size"], config["num_hidden_layers"], config["vocab_size"],
                                   config["torch_dtype"], config["tie_word_embeddings"], config["rms_norm_eps"]),
                                  (model_type, HIDDEN, LAYERS, VOCABULARY, "float32", "lm_head.weight" not in model.hf, 1e-6))
+
+    def test_multipliers(self):
+        """Granite's go into config.json under Hugging Face's names."""
+        self.make("granite", granite, {})
+        self.read_text("convert", f"{self.folder}/m.gguf", f"{self.folder}/out", "--as", "hf")
+        with open(f"{self.folder}/out/config.json", encoding="utf-8") as file:
+            config = json.load(file)
+        self.assertEqual([config[f"{name}_multiplier"] for name in ("attention", "embedding", "residual")] + [config["logits_scaling"]], [2, 12, 3, 8])
 
     def test_cut_over_a_mesh(self):
         """The rules of the model's family find their numbers in the key-values."""

@@ -169,6 +169,28 @@ class GgufWriteTest(support.CommandTest):
         self.convert()
         self.assertEqual(self.read("out.gguf").count(struct.pack("<f", 1 + 1 / 512)), sum(len(x) for n, (s, x) in fine.items() if "norm" in n))
 
+    def test_multipliers(self):
+        """Granite has the tensors of Llama, and computes something else: neither follows the other, nor other multipliers."""
+        model = names.Model()
+        keys = names.granite(model)
+        fixed = {"block_count": names.LAYERS, "attention.head_count": names.HEADS, "attention.head_count_kv": names.GROUPS, "attention.key_length": names.HEAD}
+        config = {"num_hidden_layers": names.LAYERS, "num_attention_heads": names.HEADS, "num_key_value_heads": names.GROUPS, "head_dim": names.HEAD,
+                  "attention_multiplier": 2.0, "embedding_multiplier": 12, "residual_multiplier": 3, "logits_scaling": 8, "tie_word_embeddings": True}
+        for architecture, model_type, change, words in (("granite", "granite", {}, None), ("granite", "granite", {"logit_scale": 4}, "logits_scaling is 4"),
+                                                        ("granite", "granite", {"attention.scale": 1}, "attention_multiplier is 1"),
+                                                        ("granite", "llama", {}, "follow a file of the same type"),
+                                                        ("llama", "granite", {}, "follow a file of the same type")):
+            values = [("general.architecture", gguf.TEXT, architecture)]
+            values += [(f"{architecture}.{key}", gguf.U32, number) for key, number in {**fixed, **keys, **change}.items()]
+            gguf.write(self.at("base.gguf"), values, [(n, "F32", s, model.bytes((s, x))) for n, (s, x) in model.gguf.items()])
+            self.write_hf(model.hf, {**config, "model_type": model_type})
+            if words is None:
+                self.convert("--verify")
+                self.assertEqual(self.read("out.gguf"), self.read("base.gguf"))
+                os.unlink(self.at("out.gguf"))
+            else:
+                self.check_fails(["convert", self.at("hf"), self.at("out.gguf"), "--as", "gguf", "--like", self.at("base.gguf")], 1, words)
+
     def test_types(self):
         model = self.qwen2()
         self.write_hf({n: (shape, x) for n, (_, shape, x) in model.items()}, self.CONFIG)
@@ -297,6 +319,8 @@ class GgufWriteTest(support.CommandTest):
                 self.check_fails(["convert", self.at("hf"), self.at("out.gguf"), "--as", "gguf", "--like", self.at("base.gguf")], 1, words)
         self.write_hf(tensors, {**config, "num_attention_heads": 8})
         self.check_fails(["convert", self.at("hf"), self.at("out.gguf"), "--as", "gguf", "--like", self.at("base.gguf")], 1, "num_attention_heads is 4, but")
+        self.write_hf(tensors, {**config, "model_type": "llama"})
+        self.check_fails(["convert", self.at("hf"), self.at("out.gguf"), "--as", "gguf", "--like", self.at("base.gguf")], 1, "follow a file of the same type")
         # The other way round: a config.json for what a GGUF file holds.
         for other, words in (({"num_attention_heads": 8}, "its files say that num_attention_heads is 4, but config.json that it is 8"),
                              ({"model_type": "llama"}, 'holds a model of type "qwen2" by its files, but "llama" by config.json')):

@@ -56,6 +56,10 @@ static const char *const compared[] = {
     "routed_scaling_factor",
     "first_k_dense_replace",
     "final_logit_softcapping",
+    "attention_multiplier",
+    "embedding_multiplier",
+    "residual_multiplier",
+    "logits_scaling",
     "qk_rope_head_dim",
     "v_head_dim",
 };
@@ -99,8 +103,8 @@ reshard_status rs_donor_check(const rs_donor *donor, const rs_target *target)
         if (!rs_mapped_same_map(naming, config.model_type, theirs.model_type))
             status = rs_fail_about(
                 RESHARD_ERR_MISMATCH, donor->checkpoint->path,
-                "holds a model of type \"%.60s\", but \"%.60s\" would be written, whose tensors "
-                "are arranged differently; follow a file of the same type",
+                "holds a model of type \"%.60s\", but \"%.60s\" would be written, which is "
+                "arranged or computed differently; follow a file of the same type",
                 theirs.model_type, config.model_type);
         if (status == RESHARD_OK)
             status = compare_numbers(donor->checkpoint->path, &theirs, &config);

@@ -29,10 +29,11 @@ enum {
     GPT_OSS = 512,
     DEEPSEEK_V2 = 1024,
     DEEPSEEK_V3 = 2048,
+    GRANITE = 4096,
     QWEN_MOE = QWEN2_MOE | QWEN3_MOE,
     GEMMA = GEMMA2 | GEMMA3,
     DEEPSEEK = DEEPSEEK_V2 | DEEPSEEK_V3,
-    ALL = 4095
+    ALL = 8191
 };
 
 typedef struct architecture {
@@ -45,6 +46,7 @@ typedef struct architecture {
 static const architecture architectures[] = {
     {"llama", LLAMA, "llama", "LlamaForCausalLM"},
     {"llama", MIXTRAL, "mixtral", "MixtralForCausalLM"},
+    {"granite", GRANITE, "granite", "GraniteForCausalLM"},
     {"qwen2", QWEN2, "qwen2", "Qwen2ForCausalLM"},
     {"qwen3", QWEN3, "qwen3", "Qwen3ForCausalLM"},
     {"qwen2moe", QWEN2_MOE, "qwen2_moe", "Qwen2MoeForCausalLM"},
@@ -75,6 +77,10 @@ static const struct {
     {"rope.freq_base", "rope_theta", ALL},
     {"attn_logit_softcapping", "attn_logit_softcapping", GEMMA2},
     {"final_logit_softcapping", "final_logit_softcapping", GEMMA2},
+    {"attention.scale", "attention_multiplier", GRANITE},
+    {"embedding_scale", "embedding_multiplier", GRANITE},
+    {"residual_scale", "residual_multiplier", GRANITE},
+    {"logit_scale", "logits_scaling", GRANITE},
     {"expert_count", "num_local_experts", MIXTRAL | GPT_OSS},
     {"expert_count", "num_experts", QWEN_MOE},
     {"expert_count", "n_routed_experts", DEEPSEEK},
@@ -270,7 +276,7 @@ static void add_counted(configuring *c)
         add_number(c, "vocab_size", embedding->shape[0]);
     add_member(c, "tie_word_embeddings",
                find_tensor(c, "output.weight") == NULL ? "true" : "false");
-    if ((c->of->bit & (LLAMA | MIXTRAL | QWEN3 | QWEN3_MOE)) != 0)
+    if ((c->of->bit & (LLAMA | MIXTRAL | GRANITE | QWEN3 | QWEN3_MOE)) != 0)
         add_member(c, "attention_bias",
                    find_tensor(c, "blk.0.attn_q.bias") != NULL ? "true" : "false");
     if ((c->of->bit & QWEN_MOE) != 0) /* fixed in llama.cpp */

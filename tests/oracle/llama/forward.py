@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The forward pass of a model with Hugging Face's tensors, in f64: llama, qwen3 and qwen3_moe."""
+"""The forward pass of a model with Hugging Face's tensors, in f64: llama, granite, qwen3 and qwen3_moe.
+Only Granite has multipliers in config.json."""
 import numpy
 
 
@@ -76,18 +77,19 @@ def attend(w, x, name, config):
             one = norm(one, w[f"{name}.{p}_norm.weight"], config["rms_norm_eps"])
         parts[p] = rotate(one, config["rope_theta"]) if p != "v" else one
     k, v = (numpy.repeat(parts[p], heads // groups, 1) for p in "kv")
-    scores = numpy.einsum("qhd,khd->hqk", parts["q"], k) / numpy.sqrt(size)
+    scores = numpy.einsum("qhd,khd->hqk", parts["q"], k) * config.get("attention_multiplier", size ** -0.5)
     scores += numpy.triu(numpy.full((len(x), len(x)), -numpy.inf), 1)
     return w.times(numpy.einsum("hqk,khd->qhd", softmax(scores), v).reshape(len(x), -1), f"{name}.o_proj.weight")
 
 
 def logits(weights, config, tokens, rounds=None):
     w = Model(weights, rounds)
-    x = w["model.embed_tokens.weight"][tokens]
+    share = config.get("residual_multiplier", 1)
+    x = w["model.embed_tokens.weight"][tokens] * config.get("embedding_multiplier", 1)
     for n in range(config["num_hidden_layers"]):
         name = f"model.layers.{n}"
-        x = x + attend(w, norm(x, w[name + ".input_layernorm.weight"], config["rms_norm_eps"]), name + ".self_attn", config)
+        x = x + share * attend(w, norm(x, w[name + ".input_layernorm.weight"], config["rms_norm_eps"]), name + ".self_attn", config)
         y = norm(x, w[name + ".post_attention_layernorm.weight"], config["rms_norm_eps"])
-        x = x + (mix(w, y, name + ".mlp", config) if name + ".mlp.gate.weight" in w else feed(w, y, name + ".mlp"))
+        x = x + share * (mix(w, y, name + ".mlp", config) if name + ".mlp.gate.weight" in w else feed(w, y, name + ".mlp"))
     head = "lm_head.weight" if "lm_head.weight" in w else "model.embed_tokens.weight"
-    return w.times(norm(x, w["model.norm.weight"], config["rms_norm_eps"])[-1:], head)[0]
+    return w.times(norm(x, w["model.norm.weight"], config["rms_norm_eps"])[-1:], head)[0] / config.get("logits_scaling", 1)

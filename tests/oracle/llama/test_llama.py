@@ -115,7 +115,7 @@ class LogitsTest(support.CommandTest):
             b = f"blk.{n}."
             shapes = {"attn_norm": (HIDDEN,), "ffn_norm": (HIDDEN,), "attn_q": (HEADS * HEAD, HIDDEN), "attn_k": (GROUPS * HEAD, HIDDEN),
                       "attn_v": (GROUPS * HEAD, HIDDEN), "attn_output": (HIDDEN, HEADS * HEAD)}
-            if architecture != "llama":
+            if architecture not in ("llama", "granite"):
                 shapes.update({"attn_q_norm": (HEAD,), "attn_k_norm": (HEAD,)})
             if architecture == "qwen3moe":
                 shapes.update({"ffn_gate_inp": (EXPERTS, HIDDEN), "ffn_gate_exps": (EXPERTS, WIDE, HIDDEN), "ffn_up_exps": (EXPERTS, WIDE, HIDDEN),
@@ -132,6 +132,9 @@ class LogitsTest(support.CommandTest):
             ("context_length", 512), ("embedding_length", HIDDEN), ("block_count", LAYERS), ("feed_forward_length", WIDE),
             ("attention.head_count", HEADS), ("attention.head_count_kv", GROUPS), ("attention.key_length", HEAD),
             ("attention.value_length", HEAD), ("rope.dimension_count", HEAD))]
+        if a == "granite":
+            values += [(f"{a}.{key}", gguf.F32, number) for key, number in (("attention.scale", 0.03125), ("embedding_scale", 1.5),
+                                                                           ("residual_scale", 0.25), ("logit_scale", 8.0))]
         if a == "qwen3moe":
             values += [(f"{a}.{key}", gguf.U32, number) for key, number in (("expert_count", EXPERTS), ("expert_used_count", USED),
                                                                            ("expert_feed_forward_length", WIDE))]
@@ -159,7 +162,7 @@ class LogitsTest(support.CommandTest):
         return error
 
     def test_f32(self):
-        for architecture, biases in (("llama", False), ("llama", True), ("qwen3", False), ("qwen3moe", False)):
+        for architecture, biases in (("llama", False), ("llama", True), ("granite", False), ("qwen3", False), ("qwen3moe", False)):
             with self.subTest(architecture, biases=biases):
                 self.make(architecture, biases=biases)
                 print(f"{architecture}: logits within {self.compare(1e-5):.1e} of the largest")
@@ -192,7 +195,7 @@ class LogitsTest(support.CommandTest):
 
     def test_written(self):
         """What is written loads, and gives the logits of the weights that it was made of."""
-        for architecture in ("llama", "qwen3", "qwen3moe"):
+        for architecture in ("llama", "granite", "qwen3", "qwen3moe"):
             for dtype, limit in (("f32", 1e-5), ("f16", 2e-2), ("bf16", 2e-2)):
                 with self.subTest(f"{architecture} {dtype}"):
                     self.make(architecture)
@@ -206,7 +209,7 @@ class LogitsTest(support.CommandTest):
     def test_written_q8_0(self):
         """Weights of Q8_0 make the engine round the other factor of each product, too. A forward pass that does the same gives its
         logits; how far one that does not is away depends on the weights, and is said."""
-        for architecture in ("llama", "qwen3", "qwen3moe"):
+        for architecture in ("llama", "granite", "qwen3", "qwen3moe"):
             with self.subTest(architecture):
                 self.make(architecture)
                 weights, config = self.write("q8_0")
