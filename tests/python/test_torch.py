@@ -6,6 +6,7 @@ Run as `test_torch.py BUILD_FOLDER`. It starts itself again once for each rank, 
 prints what to paste.
 """
 import atexit
+import itertools
 import os
 import random
 import re
@@ -192,9 +193,11 @@ def case_partial():
 
 def case_casts():
     tensor = torch.linspace(-3, 3, 64).reshape(8, 8)
-    for target in [torch.bfloat16, torch.float64, "f16"]:
-        found = reshard.torch.Redistribute({"x": tensor.chunk(4)[rank()]}, "4: S(0)", "4: S(1)", dtype=target)()["x"]
-        assert torch.equal(found, tensor.to(reshard.torch.torch_dtype(reshard.dtype_name(target))).chunk(4, 1)[rank()].contiguous())
+    for target, shm in itertools.product([torch.bfloat16, torch.float64, "f16"], ["auto", "off"]):
+        expected = tensor.to(reshard.torch.torch_dtype(reshard.dtype_name(target)))
+        for spec, part in (("4: S(1)", expected.chunk(4, 1)[rank()]), ("4[1,2,3,0]: S(0)", expected.chunk(4)[rank() - 1])):
+            found = reshard.torch.Redistribute({"x": tensor.chunk(4)[rank()]}, "4: S(0)", spec, dtype=target, shm=shm)()["x"]
+            assert torch.equal(found, part.contiguous()), (target, shm, spec)
 
 
 def case_strided_sources():
