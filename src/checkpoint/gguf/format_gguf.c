@@ -4,13 +4,14 @@
  * NAME-00001-of-00003.gguf. Tensors are whole. Those of a quantised type are tensors of f32, whose
  * values are decoded while they are read (gguf_decode.h). Key-values are the checkpoint's values.
  */
+#include "checkpoint/gguf/gguf_format.h"
+
 #include "base/checked.h"
 #include "base/context.h"
 #include "checkpoint/format/file_names.h"
-#include "checkpoint/format/gguf_config.h"
-#include "checkpoint/format/gguf_decode.h"
-#include "checkpoint/format/gguf_write.h"
-#include "checkpoint/format/plain_formats.h"
+#include "checkpoint/gguf/gguf_config.h"
+#include "checkpoint/gguf/gguf_decode.h"
+#include "checkpoint/gguf/gguf_write.h"
 #include "text/text.h"
 
 #include <stdio.h>

@@ -4,10 +4,10 @@
  * another one, the donor: its key-values, and names, shapes and order of its tensors. Only the
  * numbers are those of the model.
  */
-#ifndef RS_CHECKPOINT_FORMAT_GGUF_WRITE_H
-#define RS_CHECKPOINT_FORMAT_GGUF_WRITE_H
+#ifndef RS_CHECKPOINT_GGUF_GGUF_WRITE_H
+#define RS_CHECKPOINT_GGUF_GGUF_WRITE_H
 
-#include "checkpoint/format/gguf.h"
+#include "checkpoint/gguf/gguf.h"
 #include "checkpoint/target/target.h"
 
 /* How a tensor is written. */

@@ -3,7 +3,7 @@
  * gguf_config.c - most members are a key-value under another name, for which a table has a row. The
  * others are counted from tensors, or fixed for an architecture.
  */
-#include "checkpoint/format/gguf_config.h"
+#include "checkpoint/gguf/gguf_config.h"
 
 #include "base/context.h"
 #include "base/dtype.h"

@@ -4,7 +4,7 @@
  * batches, and copies the wanted part of what they hold. A tensor's values follow each other like
  * its blocks, because rows consist of whole blocks.
  */
-#include "checkpoint/format/gguf_decode.h"
+#include "checkpoint/gguf/gguf_decode.h"
 
 #include "base/context.h"
 #include "base/error.h"

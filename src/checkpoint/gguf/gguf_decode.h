@@ -4,10 +4,10 @@
  * (rs_file_create_made): one tensor after the other, each row-major. Blocks are decoded while they
  * are read, so that nothing else needs to know that tensors are quantised.
  */
-#ifndef RS_CHECKPOINT_FORMAT_GGUF_DECODE_H
-#define RS_CHECKPOINT_FORMAT_GGUF_DECODE_H
+#ifndef RS_CHECKPOINT_GGUF_GGUF_DECODE_H
+#define RS_CHECKPOINT_GGUF_GGUF_DECODE_H
 
-#include "checkpoint/format/gguf.h"
+#include "checkpoint/gguf/gguf.h"
 
 /* Makes the file, and sets places[i] to the byte in it where tensor i begins; for tensors that are
  * not quantised, or whose type cannot be decoded, to UINT64_MAX. `file` and `gguf` must outlive it.

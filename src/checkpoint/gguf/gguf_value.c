@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gguf_value.c - reads and shows the key-values of a GGUF file. */
 #include "base/error.h"
-#include "checkpoint/format/gguf.h"
+#include "checkpoint/gguf/gguf.h"
 #include "text/decimal.h"
 
 #include <math.h>

@@ -8,8 +8,8 @@
  *
  * Nothing is allocated by what a file says: room grows with what was read.
  */
-#ifndef RS_CHECKPOINT_FORMAT_GGUF_H
-#define RS_CHECKPOINT_FORMAT_GGUF_H
+#ifndef RS_CHECKPOINT_GGUF_GGUF_H
+#define RS_CHECKPOINT_GGUF_GGUF_H
 
 #include "base/arena.h"
 #include "base/slice.h"

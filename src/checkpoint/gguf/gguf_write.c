@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gguf_write.c - lays out a GGUF file, and writes what is in front of its data. */
-#include "checkpoint/format/gguf_write.h"
+#include "checkpoint/gguf/gguf_write.h"
 
 #include "base/context.h"
 #include "base/dtype.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gguf.c - reads the head of a GGUF file from front to back, through a small buffer. */
-#include "checkpoint/format/gguf.h"
+#include "checkpoint/gguf/gguf.h"
 
 #include "base/checked.h"
 #include "base/context.h"

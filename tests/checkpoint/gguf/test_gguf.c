@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GGUF files by hand, and such as must be refused: each by one line, and without memory for what
- * the file only claims. Types and conversions are in tests/checkpoint/test_gguf.py. */
-#include "checkpoint/format/gguf.h"
+ * the file only claims. Types and conversions are in tests/checkpoint/gguf/test_gguf.py. */
+#include "checkpoint/gguf/gguf.h"
 #include "tests/checkpoint/format/format_case.h"
 
 #include <string.h>

@@ -5,7 +5,7 @@
  * engine; Q8_0 is encoded while it is read (store/formula.h); blocks that the model has in the same
  * type already are copied as they are.
  */
-#include "checkpoint/format/gguf_write.h"
+#include "checkpoint/gguf/gguf_write.h"
 
 #include "base/context.h"
 #include "base/sort.h"
