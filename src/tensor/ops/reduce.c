@@ -3,8 +3,8 @@
  * the order of the elements. Dims that are next to each other count as one. */
 #ifndef REAL
 #include "base/error.h"
-#include "tensor/ops/layout_rules.h"
 #include "tensor/ops/op.h"
+#include "tensor/ops/spread_ops.h"
 
 #include <math.h>
 

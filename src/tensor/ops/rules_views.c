@@ -10,7 +10,7 @@
 #include "tensor/dist/axes.h"
 #include "tensor/grad/gradient.h"
 #include "tensor/grad/node.h"
-#include "tensor/ops/layout_rules.h"
+#include "tensor/ops/spread_ops.h"
 
 #include <reshard/group.h>
 

@@ -6,8 +6,8 @@
  */
 #ifndef REAL
 #include "base/error.h"
+#include "tensor/bag/bag.h"
 #include "tensor/core/scope.h"
-#include "tensor/ops/bag.h"
 #include "tensor/ops/cut_rows.h"
 #include "tensor/ops/op.h"
 
@@ -36,7 +36,7 @@ static int64_t first_of(const entries *e, int64_t at, int64_t end)
     return at;
 }
 
-#define RS_REAL_FILE "tensor/ops/bag_max.c"
+#define RS_REAL_FILE "tensor/bag/bag_max.c"
 #include "tensor/core/real.h"
 
 /* Fills numbers of [bags, width] from each part, by one of the kernels. maxima NULL: finds them;

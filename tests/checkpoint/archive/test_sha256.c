@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_sha256.c - the examples of FIPS 180, and the fast form against the plain one. The Python
  * tests of `reshard digest --sha256` hold both against hashlib. */
-#include "base/sha256.h"
+#include "checkpoint/archive/sha256.h"
 #include "tests/support/check.h"
 #include "tests/support/random.h"
 

@@ -3,8 +3,8 @@
  * sha256.h - SHA-256 (FIPS 180-4) of data that arrives in parts. x86-64 processors with SHA
  * instructions use them, which is several times faster than the portable form.
  */
-#ifndef RS_BASE_SHA256_H
-#define RS_BASE_SHA256_H
+#ifndef RS_CHECKPOINT_ARCHIVE_SHA256_H
+#define RS_CHECKPOINT_ARCHIVE_SHA256_H
 
 #include <stddef.h>
 #include <stdint.h>

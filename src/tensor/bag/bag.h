@@ -9,8 +9,8 @@
  * Where a row is, seen from one rank, is a place: its number in this rank's part of the weight, or
  * one of the two numbers below.
  */
-#ifndef RS_TENSOR_OPS_BAG_H
-#define RS_TENSOR_OPS_BAG_H
+#ifndef RS_TENSOR_BAG_BAG_H
+#define RS_TENSOR_BAG_BAG_H
 
 #include <reshard/ops.h>
 
@@ -73,7 +73,7 @@ reshard_status rs_bag_open_part(const rs_bag *bag, const rs_bag_view *view, int6
                                 rs_bag_part *out_part);
 void rs_bag_close(rs_bag_part *part);
 
-/* ---- layouts (rules_bag.c) ------------------------------------------------------------------- */
+/* ---- layouts (bag_rules.c) ------------------------------------------------------------------- */
 
 /* Layouts for distributed tensors: of the output, of gradients, and of vectors of the weight's
  * rows, which ranks contribute to: whether a row is used, and its norm. Partial axes are sums. */

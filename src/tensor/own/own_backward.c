@@ -4,7 +4,7 @@
 #include "tensor/core/dense.h"
 #include "tensor/core/move.h"
 #include "tensor/grad/gradient.h"
-#include "tensor/ops/own.h"
+#include "tensor/own/own.h"
 
 #include <reshard/group.h>
 

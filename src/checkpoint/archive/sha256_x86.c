@@ -6,7 +6,7 @@
  * d, g, h, the first letter in the highest lane. Two more compute four words of the message
  * schedule from the sixteen before them.
  */
-#include "base/sha256.h"
+#include "checkpoint/archive/sha256.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)
 

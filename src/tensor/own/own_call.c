@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "layout/layout.h"
 #include "tensor/core/dense.h"
-#include "tensor/ops/own.h"
+#include "tensor/own/own.h"
 
 #include <reshard/group.h>
 

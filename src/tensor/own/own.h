@@ -3,8 +3,8 @@
  * own.h - a caller's own operation (own_operation.h): its record, which forward makes and backward
  * reads, its layouts, and what callbacks see.
  */
-#ifndef RS_TENSOR_OPS_OWN_H
-#define RS_TENSOR_OPS_OWN_H
+#ifndef RS_TENSOR_OWN_OWN_H
+#define RS_TENSOR_OWN_OWN_H
 
 #include <reshard/own_operation.h>
 

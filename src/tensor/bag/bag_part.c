@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bag_part.c - one rank's part of bags: where the rows are, and how long the bags are. */
 #include "base/error.h"
-#include "tensor/ops/bag.h"
+#include "tensor/bag/bag.h"
 #include "tensor/ops/cut_rows.h"
-#include "tensor/ops/layout_rules.h"
 #include "tensor/ops/op.h"
+#include "tensor/ops/spread_ops.h"
 
 #include <reshard/group.h>
 

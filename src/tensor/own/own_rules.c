@@ -2,8 +2,8 @@
 /* own_rules.c - the layouts of a caller's own operation: by its rules (rules.c), or without any. */
 #include "base/error.h"
 #include "layout/layout.h"
-#include "tensor/ops/layout_rules.h"
-#include "tensor/ops/own.h"
+#include "tensor/dist/layout_rules.h"
+#include "tensor/own/own.h"
 
 #include <string.h>
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rules_bag.c - layout rules for embedding_bag: the table in ops.h, axis by axis. Bags stay whole:
+ * bag_rules.c - layout rules for embedding_bag: the table in ops.h, axis by axis. Bags stay whole:
  * an axis may cut between bags, but not inside them.
  */
 #include "base/error.h"
 #include "layout/layout.h"
+#include "tensor/bag/bag.h"
 #include "tensor/core/dense.h"
 #include "tensor/core/move.h"
 #include "tensor/core/scope.h"
-#include "tensor/ops/bag.h"
-#include "tensor/ops/layout_rules.h"
+#include "tensor/ops/spread_ops.h"
 
 #include <string.h>
 

@@ -7,14 +7,14 @@
  */
 #ifndef REAL
 #include "base/error.h"
+#include "tensor/bag/bag.h"
 #include "tensor/core/scope.h"
-#include "tensor/ops/bag.h"
 #include "tensor/ops/cut_rows.h"
 #include "tensor/ops/op.h"
 
 #include <math.h>
 
-#define RS_REAL_FILE "tensor/ops/bag_norm.c"
+#define RS_REAL_FILE "tensor/bag/bag_norm.c"
 #include "tensor/core/real.h"
 
 /* Marks the rows that indices name, padding included, as PyTorch does. */

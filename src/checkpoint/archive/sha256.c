@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sha256.c - SHA-256 in portable C, and its padding. Names are those of FIPS 180-4, section
  * 6.2.2. */
-#include "base/sha256.h"
+#include "checkpoint/archive/sha256.h"
 
 #include <string.h>
 

@@ -6,7 +6,7 @@
  */
 #include "base/error.h"
 #include "layout/layout.h"
-#include "tensor/ops/layout_rules.h"
+#include "tensor/dist/layout_rules.h"
 
 #include <assert.h>
 #include <ctype.h>

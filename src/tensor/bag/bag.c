@@ -5,7 +5,7 @@
  * PyTorch's does, to the first of equals in the order of the bag.
  */
 #ifndef REAL
-#include "tensor/ops/bag.h"
+#include "tensor/bag/bag.h"
 
 #include "base/error.h"
 #include "base/options.h"
@@ -37,7 +37,7 @@ static int64_t count_in(const int64_t *places, int64_t size)
     return count;
 }
 
-#define RS_REAL_FILE "tensor/ops/bag.c"
+#define RS_REAL_FILE "tensor/bag/bag.c"
 #include "tensor/core/real.h"
 
 /* ---- sums and means -------------------------------------------------------------------------- */

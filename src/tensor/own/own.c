@@ -8,13 +8,13 @@
  * collective. Tensors that forward saves besides belong to a shard. They count as different on
  * ranks whose shards are.
  */
-#include "tensor/ops/own.h"
+#include "tensor/own/own.h"
 
 #include "base/context.h"
 #include "base/error.h"
 #include "base/options.h"
 #include "layout/layout.h"
-#include "tensor/ops/op.h"
+#include "tensor/core/dense.h"
 
 #include <reshard/group.h>
 
