@@ -96,9 +96,10 @@ static reshard_status print_lines(const cli_digesting *d)
         return status;
     if (d->hashes != NULL) /* the lines are ASCII */
         (void)fwrite(d->hashes->lines, 1, d->hashes->lines_bytes, stdout);
-    printf("%s%s%s  all %" PRId64 " tensors, %s", cli_style_begin(CLI_BOLD),
+    printf("%s%s%s  %s%" PRId64 " tensor%s, %s", cli_style_begin(CLI_BOLD),
            d->hashes != NULL ? d->hashes->checkpoint : d->digests->checkpoint,
-           cli_style_end(CLI_BOLD), counts.tensors, cli_size_text(counts.bytes, size));
+           cli_style_end(CLI_BOLD), counts.tensors == 1 ? "" : "all ", counts.tensors,
+           counts.tensors == 1 ? "" : "s", cli_size_text(counts.bytes, size));
     if (counts.aside != 0)
         printf("; without %" PRId64 " that say the same in another dtype", counts.aside);
     putchar('\n');

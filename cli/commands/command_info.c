@@ -266,7 +266,7 @@ const cli_command cli_command_info = {
         "Prints the version, the formats that are read and written, the families of rules, the\n"
         "transports, processors, memory and caches. With a folder, also prints the free space,\n"
         "and whether its file system can share blocks between files (reflink) and has direct\n"
-        "access; this is tried with two small files that have no name. Please include it in bug\n"
+        "access; this is tried with two small files without names. Please include it in bug\n"
         "reports.\n",
     .operand = "FOLDER",
     .operand_is_optional = 1,

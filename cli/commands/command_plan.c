@@ -51,7 +51,7 @@ static const cli_option options[] = {
     {"cluster", CLI_TEXT, offsetof(plan_values, cluster), "C", 0,
      "predict the time on nodes=128,nic=50GB/s,latency=5us"},
     {"trace", CLI_TEXT, offsetof(plan_values, trace), "FILE", 0,
-     "the prediction for chrome://tracing or Perfetto"},
+     "write the prediction for chrome://tracing or Perfetto"},
     {"json", CLI_FLAG, offsetof(plan_values, json), NULL, 0, "one JSON object on one line"},
     {"html", CLI_TEXT, offsetof(plan_values, html), "FILE", 0, "the plan as a page for browsers"},
     CLI_DRAW_OPTION(plan_values),

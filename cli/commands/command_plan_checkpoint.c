@@ -89,8 +89,9 @@ static reshard_status print_text(const cli_conversion *made, const uint64_t *mat
 {
     const reshard_conversion_stats *stats = &made->stats;
     cli_conversion_print(made, NULL);
-    printf("%" PRId64 " move%s between %" PRId32 " and %" PRId32 " files\n", stats->move_count,
-           stats->move_count == 1 ? "" : "s", stats->source_file_count, stats->target_file_count);
+    printf("%" PRId64 " move%s from %" PRId32 " file%s to %" PRId32 "\n", stats->move_count,
+           stats->move_count == 1 ? "" : "s", stats->source_file_count,
+           stats->source_file_count == 1 ? "" : "s", stats->target_file_count);
     print_matrix(made, matrix);
     if (also->is_predicted)
         cli_prediction_print_seconds(also->seconds);

@@ -217,7 +217,7 @@ const cli_command cli_command_rules = {
         "between hf and one of them: hf:hf5, or with --for the one for that model; or the name\n"
         "of a map, hf-hf5-mixtral. It is printed as text, to be read or changed and given to\n"
         "reshard convert --map (docs/maps.md). --for with --as drafts such a map for a model\n"
-        "that none is for, with ??? where names are not known.\n",
+        "that has none, with ??? for names that are not known.\n",
     .operand = "FAMILY",
     .operand_is_optional = 1,
     CLI_OPTIONS(options),

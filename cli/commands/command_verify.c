@@ -344,8 +344,9 @@ static int report(const verifying *v)
         return cli_fail_status(status);
     if (v->stats.difference_count == 0)
         return CLI_DONE;
-    return cli_fail(CLI_FAILED, "%s and %s do not hold the same tensors: %" PRId64 " differ",
-                    v->values->paths[0], v->values->paths[1], v->stats.difference_count);
+    return cli_fail(CLI_FAILED, "%s and %s do not hold the same tensors: %" PRId64 " differ%s",
+                    v->values->paths[0], v->values->paths[1], v->stats.difference_count,
+                    v->stats.difference_count == 1 ? "s" : "");
 }
 
 static int verify_two(const cli_checkpoint_values *values, cli_work *work)

@@ -442,7 +442,7 @@ static reshard_status say(const following *f)
 {
     rs_target *target = f->laying->target;
     reshard_status status =
-        rs_target_say(target, "key-values, names and order of %lld tensors are taken from %.200s",
+        rs_target_say(target, "key-values, names and order of tensors (%lld) are taken from %.200s",
                       (long long)f->count, f->donor->path);
     if (status == RESHARD_OK && f->held != 0)
         status =

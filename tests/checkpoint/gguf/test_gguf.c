@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GGUF files by hand, and such as must be refused: each by one line, and without memory for what
+/* GGUF files made by hand. Wrong ones are refused, each with one line, and without memory for what
  * the file only claims. Types and conversions are in tests/checkpoint/gguf/test_gguf.py. */
 #include "checkpoint/gguf/gguf.h"
 #include "tests/checkpoint/format/format_case.h"
