@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * commands.h - the list of measurements. A new one is a file with its table and its run function,
- * plus a line here, in its program's main.c, and in cli/bench.c.
+ * plus a line here, in its program's main.c, and in cli/commands/bench.c.
  */
 #ifndef BENCH_COMMANDS_H
 #define BENCH_COMMANDS_H

@@ -108,7 +108,7 @@ static const cli_option options[] = {
      "memory of the conversions that are timed (512M)"},
     {"threads", CLI_RANK, offsetof(bench_values, threads), "N", 0, "as for reshard convert"},
     {"tensors", CLI_RANK, offsetof(bench_values, tensors), "N", 0,
-     "how many small ones to plan (100000)"},
+     "number of small tensors to plan (100000)"},
     {"folder", CLI_TEXT, offsetof(bench_values, folder), "DIR", 0,
      "where to work, on the disk to measure (.)"},
     {"sync", CLI_FLAG, offsetof(bench_values, sync), NULL, 0,

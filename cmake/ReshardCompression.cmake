@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Finds zlib, for the CRCs and deflated members of zip files, and zstd, for compressed distributed
 # checkpoints (src/checkpoint/archive). They are linked statically and stay out of sight: what we
-# build needs neither at run time, and no other library in a process that has its own sees ours. Who
-# links the installed libreshard.a adds -lz -lzstd.
+# build needs neither at run time, and other libraries of a process never see our copies. Programs
+# that link the installed libreshard.a add -lz -lzstd.
 find_path(RESHARD_ZLIB_INCLUDE zlib.h)
 find_library(RESHARD_ZLIB_LIBRARY NAMES libz.a)
 find_path(RESHARD_ZSTD_INCLUDE zstd.h)

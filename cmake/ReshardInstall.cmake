@@ -14,7 +14,8 @@ list(REMOVE_ITEM nn_headers "${PROJECT_SOURCE_DIR}/include/reshard/reshard.h")
 list(APPEND nn_headers "${PROJECT_SOURCE_DIR}/include/reshard/reshard_nn.h")
 list(REMOVE_ITEM headers ${mpi_headers} ${nn_headers})
 
-# Each library is a package beside the first: who does not ask for one needs not what it needs.
+# Each further library is a component of its own, so that its dependencies are needed only by those
+# who ask for it.
 #   install_library(name HEADERS files [PACKAGE name])
 # PACKAGE: the name of its component, .pc file and file of targets; without, it is the first.
 file(RELATIVE_PATH to_prefix "/prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/prefix")
@@ -55,7 +56,7 @@ install(FILES LICENSE packaging/NOTICES README.md CHANGELOG.md DESTINATION "${CM
 install(DIRECTORY docs DESTINATION "${CMAKE_INSTALL_DOCDIR}"
     FILES_MATCHING PATTERN "*.md" PATTERN "*.svg" PATTERN "*.png" PATTERN man EXCLUDE)
 
-# Man pages are made from Markdown where lowdown is there to do it.
+# Man pages are made from Markdown, if lowdown is installed.
 find_program(LOWDOWN lowdown)
 file(GLOB man_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/docs/man/*.md")
 set(man_pages "")

@@ -12,7 +12,7 @@
 # with 77 was skipped. TIMEOUT only ends what hangs, so it is far above what a test takes on a busy
 # machine: 300 by default, for a plain build; sanitizers get five times that.
 
-# What Open MPI wants before it runs as root, and more ranks than there are cores; MPICH ignores it.
+# Open MPI needs these to run as root, and with more ranks than cores; MPICH ignores them.
 # LeakSanitizer would report what MPI itself leaves behind.
 set(RESHARD_MPI_ENVIRONMENT
     OMPI_ALLOW_RUN_AS_ROOT=1
@@ -42,7 +42,7 @@ function(reshard_set_test_properties name labels timeout)
     if(RESHARD_SANITIZE)
         math(EXPR timeout "5 * ${timeout}")
     endif()
-    # Tests ask for impossible amounts of memory on purpose, and want NULL.
+    # Tests ask for impossible amounts of memory on purpose, and expect NULL.
     set(options "allocator_may_return_null=1:halt_on_error=1")
     set(environment
         "ASAN_OPTIONS=${options}:detect_stack_use_after_return=1"

@@ -7,8 +7,8 @@
  * "words": whether file names fit as well. Each further line is a candidate. If the words make no
  * sense there are no candidates; completion prints no errors.
  */
-#ifndef CLI_COMPLETE_H
-#define CLI_COMPLETE_H
+#ifndef CLI_COMMON_COMPLETE_H
+#define CLI_COMMON_COMPLETE_H
 
 #include "cli/common/options.h"
 

@@ -143,7 +143,7 @@ def verify(a: Any, b: Any, *, tolerance_l2: float = 0.0, progress: Progress = "a
     if found.differences:
         first = found.differences[0]
         where = "" if first.element is None else " at %s: %s and %s" % (list(first.element), first.a, first.b)
-        raise Check('%d tensors differ, the first is "%s" (%s%s)' % (len(found.differences), first.name, first.kind, where))
+        raise Check('tensors that differ: %d, the first is "%s" (%s%s)' % (len(found.differences), first.name, first.kind, where))
     return found
 
 

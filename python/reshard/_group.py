@@ -238,7 +238,7 @@ class Group(Handle):
         found = [numbers[1:1 + numbers[0]] for numbers in struct.iter_unpack(form, everything.raw)]
         for rank, one in enumerate(found):
             if one != found[0]:
-                raise Mismatch("%s: the array of rank %d has the shape %s, but that of rank 0 has %s" % (what, rank, one, found[0]))
+                raise Mismatch("%s: the array of rank %d has the shape %s, but rank 0 has %s" % (what, rank, one, found[0]))
 
     def all_reduce(self, array: Any, reduction: str = "sum", *, dtype: Any = None) -> Any:
         """The sum (or avg, prod, min, max, band, bor, bxor) of all ranks' arrays, on all ranks. The arrays have one shape."""

@@ -78,7 +78,7 @@ def merge(values: Dict[str, Value], op: Any, converter: "Converter") -> Dict[str
     made = {}
     for key, value in values.items():
         if value.stack is None:
-            raise ImportFailure(f"MergeModulelist of {key!r}, which is no list of tensors")
+            raise ImportFailure(f"MergeModulelist of {key!r}, which is not a list of tensors")
         dims = list(value.dims)
         dims.insert(op.dim if op.dim >= 0 else len(dims) + 1 + op.dim, [value.stack])
         made[key if len(values) > 1 else converter.targets[0]] = Value(dims)
@@ -297,7 +297,7 @@ class Equation:
         after = around[1].replace("\\", "").strip(".").split(".")[0]
         chosen = varied or [at for at in able if at + 1 < len(parts[0]) and parts[0][at + 1] == after]
         if len(chosen) != 1 or sorted(int(one[chosen[0]]) for one in parts) != list(range(len(names))):
-            raise ImportFailure(f"the list of tensors that {pattern!r} stands for does not count from 0: {names[0]} and {len(names) - 1} more")
+            raise ImportFailure(f"the tensors that match {pattern!r} are not numbered from 0: {names[0]} and {len(names) - 1} more")
         return chosen[0]
 
     def end(self, converter: Converter, values: Dict[str, Value]) -> None:
@@ -313,7 +313,7 @@ class Equation:
             at = None
             if converter.stack is not None:
                 if key.split(".").count("*") != 1:
-                    raise ImportFailure(f"{key}: parts of a list without a place for their number")
+                    raise ImportFailure(f"{key}: the name has no place for the numbers of a list")
                 at = key.split(".").index("*")
                 key = key.replace("*", "0")
             self.right.append((key, at, value.dims))
@@ -466,7 +466,7 @@ def find_transforms(model_type: str) -> Tuple[List[Any], str]:
         import transformers  # type: ignore[import]
         from transformers.conversion_mapping import get_checkpoint_conversion_mapping  # type: ignore[import]
     except ImportError as error:
-        raise ImportFailure(f"transformers 5 or later has to be installed, whose conversions are asked for ({error})") from error
+        raise ImportFailure(f"install transformers 5 or later; its conversions are what is printed ({error})") from error
     found = get_checkpoint_conversion_mapping(model_type)
     if found is None:
         raise ImportFailure(f"transformers {getattr(transformers, '__version__', '')} has no conversions for model_type {model_type!r}: "

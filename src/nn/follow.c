@@ -8,10 +8,10 @@
 
 #include "base/error.h"
 #include "layout/layout.h"
+#include "tensor/bag/bag.h"
 #include "tensor/core/scope.h"
 #include "tensor/dist/lift.h"
-#include "tensor/ops/bag.h"
-#include "tensor/ops/layout_rules.h"
+#include "tensor/ops/spread_ops.h"
 
 #include <reshard/distributed.h>
 

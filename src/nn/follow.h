@@ -21,7 +21,7 @@
 bool rs_follow_linear(reshard_tensor **tensors);
 /* weight, indices. */
 bool rs_follow_embedding(reshard_tensor **tensors);
-/* The tensors of rs_bag (tensor/ops/bag.h). */
+/* The tensors of rs_bag (tensor/bag/bag.h). */
 bool rs_follow_bag(reshard_tensor **tensors);
 /* x, weight, bias; the bias may be NULL. */
 bool rs_follow_norm(reshard_tensor **tensors);

@@ -7,9 +7,9 @@
 #include "base/options.h"
 #include "nn/follow.h"
 #include "nn/module.h"
+#include "tensor/bag/bag.h"
 #include "tensor/core/random.h"
 #include "tensor/core/scope.h"
-#include "tensor/ops/bag.h"
 
 #include <reshard/autograd.h>
 #include <reshard/ops.h>

@@ -26,7 +26,7 @@
 
 static const size_t sizes[] = {SIZE_MAX, SIZE_MAX / 3, 4097, 0};
 
-/* What calls need besides the struct. */
+/* What calls need in addition to the struct. */
 static struct {
     char path[64];
     reshard_group *group;

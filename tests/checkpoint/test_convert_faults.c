@@ -191,10 +191,11 @@ static void test_faults__short_calls(void **state)
     }
 }
 
-static void test_faults__a_copy_that_stops_is_gone_on_with(void **state)
+static void test_faults__a_copy_that_stops_is_continued(void **state)
 {
     (void)state;
-    /* None is copied, every other one is, and the first bytes of every other one are. */
+    /* Three kinds of disks: no range can be copied, every other one can, or the beginning of every
+     * other one. */
     static const struct {
         int no_copy;
         size_t most;
@@ -462,7 +463,7 @@ int main(void)
         cmocka_unit_test(test_faults__every_call_fails_once_with_links),
         cmocka_unit_test(test_faults__resuming_fails_too),
         cmocka_unit_test(test_faults__short_calls),
-        cmocka_unit_test(test_faults__a_copy_that_stops_is_gone_on_with),
+        cmocka_unit_test(test_faults__a_copy_that_stops_is_continued),
         cmocka_unit_test(test_faults__every_allocation_fails_once),
         cmocka_unit_test(test_faults__full_disk_is_given_back),
         cmocka_unit_test(test_faults__memory_that_changes),

@@ -276,7 +276,7 @@ class ShardedTest(FolderTest):
         self.assertEqual(found["format"], "dcp-safetensors")
         self.assertEqual([(t["name"], t["shape"], len(t["shards"])) for t in found["tensors"]],
                          [("norm", [3], 1), ("w", [6, 3], 3)])
-        self.assertIn("do not give the full shape of 1 tensors", found["notes"][0])
+        self.assertIn("full shape of 1 tensor:", found["notes"][0])
         self.read_text("inspect", self.folder)
 
     def test_what_is_wrong_names_tensor_and_file(self):

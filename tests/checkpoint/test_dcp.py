@@ -186,7 +186,7 @@ class ReadTest(DcpTest):
 
     def test_values_of_ranks(self):
         """Each rank keeps its own; the first counts, and where others differ, that is said."""
-        for last, notes in ((5, []), (6, ["1 values differ between ranks; the first of each is kept"])):
+        for last, notes in ((5, []), (6, ["values that differ between ranks: 1; the first of each is kept"])):
             shutil.rmtree(self.at("in"), ignore_errors=True)
             for rank, number in enumerate((5, last)):
                 writer = self.writer()

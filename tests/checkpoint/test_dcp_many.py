@@ -94,7 +94,7 @@ class ManyTest(test_dcp.DcpTest):
                   for rank in range(ranks)]
         for entry in found["tensors"]:
             self.assertEqual((entry["shape"], entry["shards"]), ([ranks * dcp_many.ROWS, dcp_many.COLUMNS], shards))
-        self.assertIn(f"the {ranks * tensors} entries that it lists are opened when", " ".join(found["notes"]))
+        self.assertIn(f"entries that it lists ({ranks * tensors}) are opened when", " ".join(found["notes"]))
         for options in (("--to", "tp=4"), ("--format", "hf")):
             self.assertIn(f"{tensors} tensors", self.read_text("plan", self.at("many"), *options))
         for command in (("inspect", self.at("many"), "--json"), ("plan", self.at("many"), "--to", "tp=4"), ("plan", self.at("many"), "--format", "hf")):

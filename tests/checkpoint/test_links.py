@@ -101,7 +101,7 @@ class LinksTest(CommandTest):
             self.read_text("convert", self.at("plain"), self.at(form), *mesh, "--format", form, "--quiet")
             self.link_all(form, f"links of {form}")
             weights = sorted(name for name in os.listdir(self.at(form)) if name.endswith((".safetensors", ".distcp", ".pt", ".bin", ".pth")))
-            note = f"{len(weights)} of {len(weights)} files are links that leave the folder; {weights[0]} leads to {self.at(form)}/{weights[0]}"
+            note = f"files that are links and leave the folder: {len(weights)} of {len(weights)}; {weights[0]} leads to {self.at(form)}/{weights[0]}"
             with self.subTest(form):
                 for command in ("inspect", "plan"):
                     self.assertIn(f"note: {note}\n", self.read_text(command, self.at(f"links of {form}")))
@@ -116,7 +116,7 @@ class LinksTest(CommandTest):
         os.makedirs(self.at("links"))
         os.symlink(self.at("elsewhere/w"), self.at("links/a.safetensors"))
         self.write("links/model.safetensors.index.json", '{"weight_map": {"t": "a.safetensors"}}')
-        note = f"1 of 1 files are links that leave the folder; a.safetensors leads to {self.at('elsewhere/w')}"
+        note = f"files that are links and leave the folder: 1 of 1; a.safetensors leads to {self.at('elsewhere/w')}"
         for name in ("links", "links/model.safetensors.index.json"):
             self.assertIn(f"note: {note}\n", self.read_text("inspect", self.at(name)))
         self.assertNotIn("leave the folder", self.read_text("inspect", "a.safetensors", cwd=self.at("links")))  # the user named it
@@ -134,7 +134,7 @@ class LinksTest(CommandTest):
         self.assertNotIn("leave the folder", self.read_text("inspect", self.at("dcp")))
         os.rename(self.at("dcp/s"), self.at("elsewhere"))
         os.symlink(self.at("elsewhere"), self.at("dcp/s"))
-        note = f"1 of 1 files are links that leave the folder; s/0_0.distcp leads to {self.at('elsewhere')}/0_0.distcp"
+        note = f"files that are links and leave the folder: 1 of 1; s/0_0.distcp leads to {self.at('elsewhere')}/0_0.distcp"
         self.assertIn(f"note: {note}\n", self.read_text("inspect", self.at("dcp")))
 
     def test_indexes_elsewhere_bring_in_nothing(self):
@@ -163,7 +163,7 @@ class LinksTest(CommandTest):
         for name in ("1.safetensors", "2.safetensors"):
             os.symlink(self.at("elsewhere/w" if name[0] == "1" else "elsewhere/v"), self.at(f"links/{name}"))
         files.write(self.at("elsewhere/v"), {"v": ("U8", (1,), b"v")})
-        note = f"2 of 2 files are links that leave the folder; 1.safetensors leads to {self.at('elsewhere/w')}"
+        note = f"files that are links and leave the folder: 2 of 2; 1.safetensors leads to {self.at('elsewhere/w')}"
         self.assertIn(note, self.read_json("inspect", self.at("links"))["notes"])
         self.assertIn(f"note: {note}\n", self.read_text("inspect", self.at("links")))
         self.assertIn(f"note: {note}\n", self.read_text("convert", self.at("links"), self.at("out")))

@@ -225,8 +225,8 @@ class Models(ModelTest):
         self.assertRegex(self.read_json("plan", f"{self.folder}/type", "--to", "tp=2")["rules"],
                          'family llama: no family knows model_type "brand_new", but a tensor is called "model.layers.0.self_attn.q_proj.weight"')
         for name, mesh, change, words in [
-                ("Llama-3.1-70B", "pp=2", {"num_hidden_layers": 96}, "96 layers or experts are dealt to pp by the model's numbers, but only the first 80 have tensors"),
-                ("Mixtral-8x7B", "ep=2,pp=2", {"num_local_experts": 16}, "16 layers or experts are dealt to ep by the model's numbers, but only the first 8 have tensors")]:
+                ("Llama-3.1-70B", "pp=2", {"num_hidden_layers": 96}, "layers or experts dealt to pp by the model's numbers: 96; there are tensors of the first 80 only"),
+                ("Mixtral-8x7B", "ep=2,pp=2", {"num_local_experts": 16}, "layers or experts dealt to ep by the model's numbers: 16; there are tensors of the first 8 only")]:
             other = BY_NAME[name]
             write_sparse(f"{self.folder}/more {name}", other.sampled()[0].tensors, {**other.given, **change})
             write_sparse(f"{self.folder}/as many {name}", other.sampled()[0].tensors, other.given)

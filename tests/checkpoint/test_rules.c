@@ -292,7 +292,7 @@ static const char *only_head(void *user, int64_t index, size_t *out_bytes)
     return index == 0 ? "lm_head.weight" : NULL;
 }
 
-/* without() asks what the model has besides. */
+/* without() asks what else the model has. */
 static void test_rules__without(void **state)
 {
     static const char text[] = "every a: A(0,last)@pp without(*head.*)\nevery a: A(0)@pp\na R";

@@ -80,7 +80,7 @@ class Files(SilentTest):
         whole = self.parts("whole", 1, 2, 3, 4)
         self.convert("whole", "out")
         self.assertEqual(files.read_hf(self.at("out")), whole)
-        # Who names one file wants that one, and is told.
+        # A single file of a set is taken alone, with a note.
         found = self.read_json("inspect", self.at("gap/model-00001-of-00004.safetensors"))
         self.assertIn("one of 4 files by its name; the others are ignored", found["notes"][0])
 
@@ -179,7 +179,7 @@ class Files(SilentTest):
         """Where the output head is the embedding of words, the last stage needs it too: only there, and only then."""
         number = {"num_hidden_layers": 2, "hidden_size": 8, "num_attention_heads": 2, "num_key_value_heads": 2, "intermediate_size": 8,
                   "vocab_size": 16}
-        # model_type, embedding, layers, what a head has besides (its bias), the head itself
+        # model_type, embedding, layers, what else a head has (its bias), the head itself
         for kind, words, layers, bias, head in [
                 ("bert", "bert.embeddings.word_embeddings.weight", "bert.encoder.layer.{}.output.dense.bias", "cls.predictions.bias",
                  "cls.predictions.decoder.weight"),
@@ -215,7 +215,7 @@ class Files(SilentTest):
                                for i in range(2) for e in range(3) for name, shape in [("up_proj", (16, 32)), ("down_proj", (32, 16))]}}
         stacked = {**layers, "model.layers.0.mlp.experts.gate_up_proj": tensor(self.rnd, "F32", 3, 24, 32), "model.layers.0.mlp.experts.down_proj": tensor(self.rnd, "F32", 3, 32, 12)}
         experts = {**CONFIG, "model_type": "qwen3_moe", "num_local_experts": 3}
-        dealt = "{} layers or experts are dealt to {}: {} of its coordinates get{} none"
+        dealt = "layers or experts dealt to {1}: {0}; {2} of its coordinates get{3} none"
         empty = "{} of the coordinates of {} hold{} no part of any tensor that is cut over it"
         for number, (model, config, mesh, wanted) in enumerate([
                 (layers, CONFIG, "pp=2", []), (layers, CONFIG, "pp=3", [dealt.format(2, "pp=3", 1, "s")]), (layers, CONFIG, "pp=5,tp=2", [dealt.format(2, "pp=5", 3, "")]),
@@ -337,7 +337,7 @@ class Habits(SilentTest):
     def test_metadata_that_differs_is_said(self):
         files.write(self.at("two/model-00001-of-00002.safetensors"), {"a": tensor(self.rnd, "U8", 1)}, {"k": "1", "same": "s"})
         files.write(self.at("two/model-00002-of-00002.safetensors"), {"b": tensor(self.rnd, "U8", 1)}, {"k": "2", "same": "s"})
-        self.assertEqual(self.notes("two", "out"), ["files differ in 1 values of their metadata; those of the first file are kept"])
+        self.assertEqual(self.notes("two", "out"), ["values of the metadata that differ between files: 1; the first file's are kept"])
         self.assertEqual(files.read(self.at("out/model.safetensors"))[1], {"k": "1", "same": "s", "format": "pt"})
 
 

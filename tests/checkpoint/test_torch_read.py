@@ -173,7 +173,7 @@ class Files(TorchTest):
         self.assertEqual(sorted(os.listdir(self.at("b-hf"))), ["config.json", "model.safetensors"])
         shown = self.read_json("inspect", self.at("b"))
         self.assertEqual(shown["format"], "torch-bin")
-        self.assertEqual(shown["notes"], ["1 tensors in the files are not in the index, and are left out",
+        self.assertEqual(shown["notes"], ["left out: tensors in the files that are not in the index: 1",
                                           "optimizer.pt is not part of the model, and is left out"])
         self.write_text(index, json.dumps({"weight_map": {"a.w": second}}))
         self.check_fails(["inspect", self.at("b")], 1, 'holds tensor "a.w", but it does not')
@@ -488,7 +488,7 @@ class Ranks(TorchTest):
                 values = {"a": long, "b": 1.5} if rank != 1 else other
                 w = torch_files.dtensor(("U8", (1,), b"x"), (3,), torch_files.mesh([0, 1, 2]), ["S0"])
                 torch_files.write(self.at(f"v{i}/rank{rank}.pt"), {"w": w, **values})
-            wanted = [f"{count} values differ between ranks; the first of each is kept"] if count else []
+            wanted = [f"values that differ between ranks: {count}; the first of each is kept"] if count else []
             self.assertEqual(self.read_json("inspect", self.at(f"v{i}"))["notes"], wanted)
 
     def test_refused(self):

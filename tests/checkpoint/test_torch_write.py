@@ -276,7 +276,7 @@ class Written(TorchTest):
                 torch_files.write(self.at(f"{folder}/{name.format(rank)}"), state)
             self.convert(folder, folder + "-hf", "--from", "tp=12", "--from-rules", self.at("r.rules"))
             self.assertEqual(files.read_hf(self.at(folder + "-hf")), {"w": w, "v": v, "n": n})
-            self.assertIn("11 values differ between ranks; the first of each is kept", self.read_json("inspect", self.at(folder), "--from", "tp=12", "--rules", self.at("r.rules"))["notes"])
+            self.assertIn("values that differ between ranks: 11; the first of each is kept", self.read_json("inspect", self.at(folder), "--from", "tp=12", "--rules", self.at("r.rules"))["notes"])
             self.check_fails(["inspect", self.at(folder), "--from", "tp=3", "--rules", self.at("r.rules")], 1, "holds 12 files, but the mesh tp=3 has 3 ranks")
             torch_files.write(self.at(f"{folder}/{name.format(3)}"), {"w": torch_files.dtensor(("F32", (1,), bytes(4)), (2,), torch_files.mesh([0, 1]), ["S0"])})
             self.check_fails(["inspect", self.at(folder), "--from", "tp=12", "--rules", self.at("r.rules")], 1, "is a DTensor, which records how it is split")

@@ -350,7 +350,7 @@ def load_value(data):
 
 
 class DTensorUnpickler(Unpickler):
-    """Knows DTensors besides, and their classes by the names that PyTorch 2.5 and later have; gives (local tensor, full shape, mesh, placements)."""
+    """Knows DTensors too, by the class names of PyTorch 2.5 and later, and returns (local tensor, full shape, mesh, placements)."""
     CLASSES = {"torch.distributed.device_mesh": ["DeviceMesh"], "torch.distributed.tensor": ["DTensor"],
                "torch.distributed.tensor._dtensor_spec": ["DTensorSpec", "TensorMeta"],
                "torch.distributed.tensor.placement_types": ["Shard", "Replicate", "_StridedShard"]}

@@ -42,8 +42,8 @@ class CommandTest(unittest.TestCase):
     maxDiff = None
 
     def kill_after_a_record(self, *arguments, target, besides=()):
-        """Starts a conversion until one could be killed with some blocks on record and others still to come. Those that came to
-        their end leave nothing, neither the target nor the files `besides`."""
+        """Starts conversions until one can be killed after some blocks were recorded and before the last one. What a conversion
+        that finished has made is removed: the target, and the files `besides`."""
         for _ in range(50):
             running = subprocess.Popen([COMMAND, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             recorded = False

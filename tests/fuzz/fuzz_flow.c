@@ -15,7 +15,7 @@
  * the others anything. The file JOURNAL changes the journal of an interrupted conversion:
  * of even kind it replaces it, of odd kind it is added (xor) from byte d on.
  */
-#include "base/sha256.h"
+#include "checkpoint/archive/sha256.h"
 #include "tests/fuzz/limits.h"
 #include "tests/fuzz/torch_zip.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Quantised blocks: every bit is the same on all processors. What the values are is compared with
- * the definition in tests/checkpoint/test_gguf.py, and with ggml by `make test-llama`. */
+ * the definition in tests/checkpoint/gguf/test_gguf.py, and with ggml by `make test-llama`. */
 #include "kernel/block_types.h"
 #include "tests/support/check.h"
 

@@ -294,7 +294,7 @@ class TestConversions(Case):
         self.assertFalse(found.same)
         self.assertEqual([(d.kind, d.name, d.element, d.b) for d in found.differences],
                          [("bytes", "lm_head.weight", (3, 4), "1.5"), ("only in a", "model.norm.weight", None, "")])
-        with self.assertRaisesRegex(reshard.Check, "2 tensors differ.*lm_head.weight"):
+        with self.assertRaisesRegex(reshard.Check, "differ: 2.*lm_head.weight"):
             reshard.verify(out, changed)
 
     def test_compare__leaves_open_what_was(self):
@@ -307,7 +307,7 @@ class TestConversions(Case):
         fewer = self.place("fewer")
         reshard.convert(self.model, fewer, exclude="model.norm.weight", no_sync=True)
         for a, b, words in [(self.model, fewer, "only in a"), (fewer, self.model, "only in b")]:
-            with self.assertRaisesRegex(reshard.Check, '1 tensors differ.*"model.norm.weight" .%s' % words):
+            with self.assertRaisesRegex(reshard.Check, 'differ: 1.*"model.norm.weight" .%s' % words):
                 reshard.verify(a, b)
         found = reshard.verify(self.model, fewer, ignore_dropped=True)
         self.assertEqual((found.tensors_compared, found.tensors_dropped), (len(self.tensors) - 1, 1))

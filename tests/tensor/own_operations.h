@@ -163,7 +163,7 @@ static const reshard_operation own_rows = {.size = sizeof own_rows,
                                            .rule_count = 2,
                                            .rules = own_rows_rules};
 
-/* ---- x^2 and x^3, computed by other operations, with a tensor saved besides ------------------ */
+/* ---- x^2 and x^3, computed by other operations, with one more saved tensor ------------------- */
 
 static inline reshard_status own_powers_forward(reshard_operation_call *call,
                                                 reshard_tensor *const *inputs,

@@ -193,7 +193,7 @@ static void forget(void *user, void *packed)
     reshard_tensor_release(packed);
 }
 
-/* Hooks see saved inputs and outputs with their layouts, and tensors saved besides shard by
+/* Hooks see saved inputs and outputs with their layouts, and other saved tensors shard by
  * shard. */
 static reshard_status hooks_body(void *user, reshard_group *group)
 {

@@ -289,7 +289,7 @@ static reshard_status count_all(reshard_comparison *comparison)
     comparison->count = listed;
     if (stats->tensors_compared == 0 && listed == 0 && comparison->a->tensor_count != 0)
         return rs_fail_about(RESHARD_ERR_INVALID, comparison->a->path,
-                             "none of the %lld tensors would be compared; check what is left out",
+                             "no tensor of %lld would be compared; check what is left out",
                              (long long)comparison->a->tensor_count);
     return RESHARD_OK;
 }

@@ -155,7 +155,7 @@ static reshard_status finish_some(const digest_work *work, bool are_aside, rs_te
     }
     reshard_status status = rs_tensor_sums_finish(work->sums->code, count, sums, &known, out_all);
     if (status == RESHARD_OK && known < count)
-        status = rs_fail(RESHARD_ERR_CHECK, "%lld tensors were not read completely",
+        status = rs_fail(RESHARD_ERR_CHECK, "tensors that were not read completely: %lld",
                          (long long)(count - known));
     for (int64_t i = 0; status == RESHARD_OK && i < count; i++)
         memcpy(block->texts[sums[i].tensor - tensors], sums[i].digest, RESHARD_DIGEST_TEXT);

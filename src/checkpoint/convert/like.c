@@ -262,8 +262,8 @@ reshard_status rs_target_check_like(rs_target *target, const char *path)
     if (status == RESHARD_OK)
         status = compare_lists(path, &wanted, &found);
     if (status == RESHARD_OK)
-        status = rs_target_say(target, "%lld names, dtypes and shapes match %.200s",
-                               (long long)wanted.count, path);
+        status = rs_target_say(target, "names, dtypes and shapes match %.200s: %lld in all", path,
+                               (long long)wanted.count);
     rs_release(target->context, text, bytes + 1);
     release_list(&wanted);
     release_list(&found);

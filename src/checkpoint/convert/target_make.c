@@ -83,10 +83,9 @@ static reshard_status read_rules(rs_target *target, const reshard_checkpoint *so
             RESHARD_ERR_INVALID, source->path, "holds no tensor, so there is nothing to convert%s",
             source->value_count != 0 ? "; the formats torch and dcp keep other values" : "");
     if (status == RESHARD_OK && selection->count == 0 && source->tensor_count != 0)
-        status = rs_fail_about(
-            RESHARD_ERR_INVALID, source->path,
-            "none of the %lld tensors is left to convert; check the patterns and rules",
-            (long long)source->tensor_count);
+        status = rs_fail_about(RESHARD_ERR_INVALID, source->path,
+                               "no tensor of %lld is left to convert; check the patterns and rules",
+                               (long long)source->tensor_count);
     return status;
 }
 

@@ -141,7 +141,7 @@ static reshard_status find_parts(reading *r, const char *folder, int64_t count, 
     r->has_ranks = r->has_ranks || (!has && ranks != 0);
     if (status == RESHARD_OK && has && ranks != 0)
         status = rs_store_note(
-            r->checkpoint, "%s.metadata was read; %lld files __R.metadata beside it were ignored",
+            r->checkpoint, "%s.metadata was read; files __R.metadata beside it were ignored: %lld",
             folder, (long long)ranks);
     return status;
 }
@@ -415,7 +415,7 @@ static reshard_status choose_opening(reading *r)
     return !r->entries.unopened
                ? RESHARD_OK
                : rs_store_note(r->checkpoint,
-                               "only the metadata was read; the %lld entries that it lists are "
+                               "only the metadata was read; entries that it lists (%lld) are "
                                "opened when the checkpoint is converted or digested",
                                (long long)count);
 }
@@ -543,9 +543,9 @@ static reshard_status read_all(reading *r, const rs_opening *opening)
     if (status == RESHARD_OK)
         status = note_unused(r);
     if (status == RESHARD_OK && r->differing != 0)
-        status =
-            rs_store_note(checkpoint, "%lld values differ between ranks; the first of each is kept",
-                          (long long)r->differing);
+        status = rs_store_note(checkpoint,
+                               "values that differ between ranks: %lld; the first of each is kept",
+                               (long long)r->differing);
     return status;
 }
 

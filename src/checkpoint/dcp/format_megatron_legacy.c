@@ -335,10 +335,10 @@ static reshard_status check_stages(const reading *r, int64_t total)
     for (int64_t stage = 0; stage < s->pp && stage < 32; stage++)
         rs_text_add(&text, stage == 0 ? "%lld" : ", %lld", (long long)count_stage(r, stage));
     if (total != s->layers)
-        return rs_fail_about(RESHARD_ERR_CORRUPT, r->checkpoint->path,
-                             "its %lld stages have %lld layers (%s%s), but the arguments say %lld",
-                             (long long)s->pp, (long long)total, counts, s->pp > 32 ? ", .." : "",
-                             (long long)s->layers);
+        return rs_fail_about(
+            RESHARD_ERR_CORRUPT, r->checkpoint->path,
+            "its stages have %s%s layers, together %lld, but the arguments say %lld", counts,
+            s->pp > 32 ? ", .." : "", (long long)total, (long long)s->layers);
     if ((s->first != 0 && s->first != first) || (s->last != 0 && s->last != last))
         return rs_fail_about(RESHARD_ERR_CORRUPT, r->checkpoint->path,
                              "its stages have %s layers, but the arguments say %lld in the %s "
@@ -472,10 +472,11 @@ static reshard_status check_rank(const reading *r, int64_t file, int64_t rank)
             "%lld saved it, which is number %lld of %lld; have files been renamed?",
             (long long)(file % tp), (long long)rank, (long long)(rank % tp), (long long)tp);
     if (rank <= before)
-        return rs_fail_about(RESHARD_ERR_CORRUPT, name,
-                             "this is the file of stage %lld by its name, but rank %lld saved it, "
-                             "and rank %lld that of the stage before; have files been renamed?",
-                             (long long)stage, (long long)rank, (long long)before);
+        return rs_fail_about(
+            RESHARD_ERR_CORRUPT, name,
+            "this is the file of stage %lld by its name, but rank %lld saved it; rank "
+            "%lld saved the stage before. Have files been renamed?",
+            (long long)stage, (long long)rank, (long long)before);
     return RESHARD_OK;
 }
 
@@ -532,8 +533,8 @@ static reshard_status read_all(reading *r, const rs_opening *opening)
         status = rs_store_join(checkpoint, &r->list);
     if (status == RESHARD_OK && r->left_out != 0)
         status = rs_store_note(checkpoint,
-                               "%lld values and tensors of optimizers, schedulers and random "
-                               "states are left out: legacy files store them by rank",
+                               "left out: %lld of the values and tensors of optimizers, schedulers "
+                               "and random states; legacy files store them by rank",
                                (long long)r->left_out);
     return status == RESHARD_OK ? rs_megatron_learn(checkpoint, 0) : status;
 }

@@ -97,7 +97,7 @@ static reshard_status cut_boxes(unit_cutting *c)
         units += 2 * rs_volume(c->lead, boxes[i].size);
     if (units > INT32_MAX)
         return rs_fail(RESHARD_ERR_RANGE,
-                       "tensor \"%.*s\" would have %lld chunks, which are too many",
+                       "tensor \"%.*s\" would have %lld chunks, which is too many",
                        rs_slice_shown(tensor->name), tensor->name.bytes, (long long)units);
     tensor->pieces = rs_arena_allocate_array(&target->arena, (size_t)units, sizeof *boxes);
     if (tensor->pieces == NULL)
@@ -303,7 +303,7 @@ static reshard_status tell(const rs_laying *laying, const megatron_notes *notes)
             return status;
     }
     return rs_target_say(
-        target, "layers are %s; %lld entries _extra_state hold nothing; the folder is %s",
+        target, "layers are %s; entries _extra_state, all empty: %lld; the folder is %s",
         is_stacked ? "stacked, because all layers are alike" : "numbered, because layers differ",
         (long long)notes->notes.value_count - 1, notes->folder);
 }

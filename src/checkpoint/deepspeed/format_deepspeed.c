@@ -194,10 +194,11 @@ static reshard_status note_split(const rs_zero_reading *r)
     for (int64_t i = 0; i < r->checkpoint->tensor_count; i++)
         aside += r->checkpoint->tensors[i].is_aside;
     if (status == RESHARD_OK && aside != 0)
-        status = rs_store_note(r->checkpoint,
-                               "the %d tensors under \"module\" are the 16-bit weights; they are "
-                               "only taken if asked for",
-                               (int)aside);
+        status =
+            rs_store_note(r->checkpoint,
+                          "tensors under \"module\": %d. They are the 16-bit weights, and only "
+                          "taken if asked for",
+                          (int)aside);
     return status;
 }
 

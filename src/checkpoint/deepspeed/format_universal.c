@@ -436,10 +436,11 @@ static reshard_status compare_states(const reading *r)
     }
     if (fewer == 0)
         return RESHARD_OK;
-    return rs_store_warn(r->zero.checkpoint,
-                         "%lld of %lld parameters have fewer states than the others (\"%.200s\"%s)",
-                         (long long)fewer, (long long)r->folders.count, r->folders.items[first],
-                         fewer == 1 ? "" : " and others");
+    return rs_store_warn(
+        r->zero.checkpoint,
+        "parameters with fewer states than the others: %lld of %lld (\"%.200s\"%s)",
+        (long long)fewer, (long long)r->folders.count, r->folders.items[first],
+        fewer == 1 ? "" : " and others");
 }
 
 /* Reads buffers, frozen parameters and values as of ZeRO's own model files. */
@@ -464,8 +465,9 @@ static reshard_status note_kind(const reading *r)
 {
     reshard_checkpoint *checkpoint = r->zero.checkpoint;
     reshard_status status =
-        rs_store_note(checkpoint, "a universal checkpoint of %lld parameters, in %lld files",
-                      (long long)r->folders.count, (long long)r->count);
+        rs_store_note(checkpoint, "a universal checkpoint: %lld parameter%s in %lld file%s",
+                      (long long)r->folders.count, r->folders.count == 1 ? "" : "s",
+                      (long long)r->count, r->count == 1 ? "" : "s");
     if (status == RESHARD_OK && r->strays != 0)
         status = rs_store_note(checkpoint,
                                "left out: %lld file%s in the folder " FOLDER " (\"%.200s\"%s), not "
@@ -475,8 +477,8 @@ static reshard_status note_kind(const reading *r)
     if (status == RESHARD_OK && r->told_cuts != 0)
         status = rs_store_note(checkpoint,
                                "left out: how tensor parallel ranks cut parameters (cat_dim and "
-                               "others), in %lld files",
-                               (long long)r->told_cuts);
+                               "others), in %lld file%s",
+                               (long long)r->told_cuts, r->told_cuts == 1 ? "" : "s");
     return status;
 }
 

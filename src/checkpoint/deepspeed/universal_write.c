@@ -141,8 +141,8 @@ static reshard_status find_masters(writing *w)
     universal->master_count = count;
     return count == 0 ? RESHARD_OK
                       : rs_target_say(w->target,
-                                      "%lld weights are the optimizer's own, in f32; the model's "
-                                      "are beside them, in the model file",
+                                      "weights that are the optimizer's own, in f32: %lld; the "
+                                      "model's are in the model file",
                                       (long long)count);
 }
 
@@ -393,7 +393,7 @@ static reshard_status list_files(writing *w)
     if (status == RESHARD_OK)
         status = add_moments(w);
     if (status == RESHARD_OK && w->file_count > INT32_MAX / 2)
-        status = rs_fail(RESHARD_ERR_RANGE, "there would be %lld files, which are too many",
+        status = rs_fail(RESHARD_ERR_RANGE, "there would be %lld files, which is too many",
                          (long long)w->file_count);
     return status;
 }

@@ -88,8 +88,8 @@ reshard_status rs_zero_join(rs_zero_reading *r)
     }
     if (status == RESHARD_OK && repeated != 0)
         status = rs_store_note(checkpoint,
-                               "%lld tensors are stored by several stages of the pipeline, which "
-                               "keep them equal; those of the first stage are read",
+                               "tensors stored by several stages of the pipeline, which keep them "
+                               "equal: %lld; the first stage's are read",
                                (long long)repeated);
     return status;
 }

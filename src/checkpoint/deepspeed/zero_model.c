@@ -228,11 +228,11 @@ reshard_status rs_zero_read_model(rs_zero_reading *r, rs_zero_part *part, int32_
     if (status == RESHARD_OK)
         status = rs_zero_check_frozen(r, part, file, &w.frozen);
     if (status == RESHARD_OK && w.unlisted_count != 0)
-        status = rs_store_note(
-            r->checkpoint,
-            "%lld parameters are neither trained nor listed as frozen (\"%.*s\"); "
-            "%s holds them whole, in its own dtype",
-            (long long)w.unlisted_count, RS_SHOWN(w.unlisted), r->checkpoint->files[file].name);
+        status = rs_store_note(r->checkpoint,
+                               "parameters neither trained nor listed as frozen: %lld (\"%.*s\"); "
+                               "%s holds them whole, in its own dtype",
+                               (long long)w.unlisted_count, RS_SHOWN(w.unlisted),
+                               r->checkpoint->files[file].name);
     if (status == RESHARD_OK && r->info == NULL)
         r->info = rs_pickle_get(root, "universal_checkpoint_info");
     rs_pickle_index_release(&w.frozen);

@@ -170,9 +170,9 @@ static reshard_status note_unknown(reshard_checkpoint *checkpoint, const rs_occu
     if (unknown == 0)
         return RESHARD_OK;
     return rs_store_note(checkpoint,
-                         "the files do not give the full shape of %lld tensors: a missing last "
+                         "the files do not give the full shape of %lld tensor%s: a missing last "
                          "piece would look like a smaller tensor",
-                         (long long)unknown);
+                         (long long)unknown, unknown == 1 ? "" : "s");
 }
 
 static reshard_status probe(reshard_checkpoint *checkpoint, const rs_opening *opening, bool *out_is)

@@ -152,7 +152,7 @@ static reshard_status find_dtype(const scanner *from, rs_slice text, reshard_dty
     const char *why =
         text.count > 1 && text.bytes[0] == '>' ? ", which is big-endian"
         : text.count > 1 && text.bytes[1] == 'O'
-            ? ", Python objects, which are not read because loading them could run code"
+            ? ", Python objects, which reshard does not load because they could run code"
         : text.count > 1 && text.bytes[1] == 'V'
             ? ", raw bytes without a type (NumPy saves bfloat16 and float8 like this)"
             : "";

@@ -132,8 +132,8 @@ static reshard_status leave_others(reshard_checkpoint *checkpoint, const rs_open
             first = rs_slice_of(opening->names[i]);
     }
     return rs_safetensors_leave_out(checkpoint, opening, count,
-                                    count == 1 ? "file of weights besides those of the ranks"
-                                               : "files of weights besides those of the ranks",
+                                    count == 1 ? "file of weights beside the ranks' files"
+                                               : "files of weights beside the ranks' files",
                                     first);
 }
 

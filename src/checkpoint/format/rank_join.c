@@ -508,9 +508,10 @@ static reshard_status add_notes(const rank_reading *reading)
     reshard_status status = rs_rank_padding_note(&reading->padding, checkpoint);
     if (status != RESHARD_OK || reading->dropped_count == 0)
         return status;
-    return rs_store_note(checkpoint, "rules leave out %lld tensors of the files (\"%.*s\"%s)",
-                         (long long)reading->dropped_count, RS_SHOWN(reading->dropped),
-                         reading->dropped_count > 1 ? " and others" : "");
+    return rs_store_note(
+        checkpoint, "left out by the rules: %lld tensor%s of the files (\"%.*s\"%s)",
+        (long long)reading->dropped_count, reading->dropped_count == 1 ? "" : "s",
+        RS_SHOWN(reading->dropped), reading->dropped_count > 1 ? " and others" : "");
 }
 
 static bool is_told(const reshard_checkpoint *checkpoint, const rs_slice *documents)

@@ -137,9 +137,10 @@ reshard_status rs_rank_padding_note(const rs_rank_padding *padding, reshard_chec
     reshard_status status = RESHARD_OK;
     if (padding->tensor_count != 0)
         status = rs_store_note(checkpoint,
-                               "padding that is not zero is cut off: %lld rows of %lld tensor%s "
+                               "padding that is not zero is cut off: %lld row%s of %lld tensor%s "
                                "(\"%.*s\"%s)",
-                               (long long)padding->row_count, (long long)padding->tensor_count,
+                               (long long)padding->row_count, padding->row_count == 1 ? "" : "s",
+                               (long long)padding->tensor_count,
                                padding->tensor_count == 1 ? "" : "s", RS_SHOWN(padding->first),
                                padding->tensor_count == 1 ? "" : " and others");
     if (status == RESHARD_OK && padding->unknown_count != 0)

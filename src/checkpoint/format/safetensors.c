@@ -50,7 +50,7 @@ static reshard_status read_dtype(rs_json *json, reshard_dtype *out_dtype)
             return RESHARD_OK;
         }
     }
-    return rs_json_fail(json, &token, "the dtype is not one of safetensors");
+    return rs_json_fail(json, &token, "safetensors has no such dtype");
 }
 
 typedef struct number_list {

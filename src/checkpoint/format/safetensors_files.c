@@ -163,7 +163,7 @@ static reshard_status keep_said(reshard_checkpoint *checkpoint, said *list, int6
         return RESHARD_OK;
     return rs_store_note(
         checkpoint,
-        "files differ in %lld values of their metadata; those of the first file are kept",
+        "values of the metadata that differ between files: %lld; the first file's are kept",
         (long long)differing);
 }
 

@@ -243,8 +243,8 @@ static reshard_status decide(const emission *e, int32_t place, uint32_t fit, int
         is_first = false;
     }
     return rs_map_fail_line(e->line, RESHARD_ERR_INVALID,
-                            "several alternatives fit the shape of \"%.*s\", and the conditions "
-                            "of none of them hold",
+                            "several alternatives fit the shape of \"%.*s\", but none of their "
+                            "conditions holds",
                             RS_SHOWN(source->name));
 }
 

@@ -8,6 +8,7 @@
 #include "checkpoint/dcp/dcp_format.h"
 #include "checkpoint/deepspeed/ds_formats.h"
 #include "checkpoint/format/plain_formats.h"
+#include "checkpoint/gguf/gguf_format.h"
 #include "checkpoint/torch/torch_formats.h"
 #include "text/text.h"
 

@@ -90,7 +90,8 @@ static reshard_status note_links(reshard_checkpoint *checkpoint)
     }
     if (status == RESHARD_OK && count != 0)
         status = rs_store_note(
-            checkpoint, "%d of %d files are links that leave the folder; %.100s leads to %.200s",
+            checkpoint,
+            "files that are links and leave the folder: %d of %d; %.100s leads to %.200s",
             (int)count, (int)checkpoint->file_count, checkpoint->files[first_file].name, first);
     rs_text_free(context, first);
     return status;

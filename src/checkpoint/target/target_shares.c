@@ -69,9 +69,9 @@ static reshard_status say_missing(rs_target *target, const rs_memo_dealt *dealt)
     if (dealt->items.highest + 1 >= dealt->items.count)
         return RESHARD_OK;
     return rs_target_say(target,
-                         "%lld layers or experts are dealt to %s by the model's numbers, "
-                         "but only the first %lld have tensors",
-                         (long long)dealt->items.count, dealt->axis,
+                         "layers or experts dealt to %s by the model's numbers: %lld; there are "
+                         "tensors of the first %lld only",
+                         dealt->axis, (long long)dealt->items.count,
                          (long long)dealt->items.highest + 1);
 }
 
@@ -79,8 +79,8 @@ static reshard_status say_few(rs_target *target, const rs_memo_dealt *dealt, int
 {
     long long count = (long long)dealt->items.count;
     return rs_target_say(
-        target, "%lld layers or experts are dealt to %s=%d: %lld of its coordinates get%s none",
-        count, dealt->axis, (int)size, size - count, size - count == 1 ? "s" : "");
+        target, "layers or experts dealt to %s=%d: %lld; %lld of its coordinates get%s none",
+        dealt->axis, (int)size, count, size - count, size - count == 1 ? "s" : "");
 }
 
 reshard_status rs_shares_say(const rs_shares *shares, const rs_rule_memo *memo, rs_target *target)

@@ -63,7 +63,7 @@ static reshard_status read_indexed(rs_torch_whole *r, const char *name, const rs
     }
     if (status == RESHARD_OK && r->list.count != picked.count)
         status = rs_store_note(checkpoint,
-                               "%lld tensors in the files are not in the index, and are left out",
+                               "left out: tensors in the files that are not in the index: %lld",
                                (long long)(r->list.count - picked.count));
     rs_occurrences_release(checkpoint->context, &picked);
     return status;

@@ -300,7 +300,8 @@ reshard_status rs_torch_note_common(reshard_checkpoint *checkpoint, const rs_tor
 {
     if (common->differing == 0)
         return RESHARD_OK;
-    return rs_store_note(checkpoint, "%lld values differ between ranks; the first of each is kept",
+    return rs_store_note(checkpoint,
+                         "values that differ between ranks: %lld; the first of each is kept",
                          (long long)common->differing);
 }
 

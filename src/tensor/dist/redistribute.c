@@ -268,8 +268,8 @@ static reshard_status check_target(const reshard_tensor *tensor, const reshard_t
                        rs_tensor_describe(target).text);
     if (target->node != NULL)
         return rs_fail(RESHARD_ERR_INVALID,
-                       "the target was computed by %s: its gradient is that of "
-                       "its own value",
+                       "the target was computed by %s, so it has a gradient of its "
+                       "own; give one that was not",
                        target->node->name);
     if (tensor->dtype != target->dtype &&
         (!rs_dtype_is_float(tensor->dtype) || !rs_dtype_is_float(target->dtype)))

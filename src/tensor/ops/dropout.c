@@ -5,7 +5,7 @@
 #include "tensor/core/dense.h"
 #include "tensor/core/random.h"
 #include "tensor/grad/node.h"
-#include "tensor/ops/layout_rules.h"
+#include "tensor/ops/spread_ops.h"
 
 reshard_tensor *rs_dropout_mask(reshard_tensor *x, double p, uint64_t seed)
 {

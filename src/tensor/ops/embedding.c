@@ -8,8 +8,8 @@
 #include "base/error.h"
 #include "base/shape.h"
 #include "tensor/dist/spread.h"
-#include "tensor/ops/layout_rules.h"
 #include "tensor/ops/op.h"
+#include "tensor/ops/spread_ops.h"
 
 #include <string.h>
 

@@ -6,7 +6,7 @@
 #include "tensor/core/dense.h"
 #include "tensor/dist/spread.h"
 #include "tensor/grad/node.h"
-#include "tensor/ops/layout_rules.h"
+#include "tensor/ops/spread_ops.h"
 
 #include <inttypes.h>
 #include <string.h>

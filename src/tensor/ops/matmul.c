@@ -5,8 +5,8 @@
  */
 #include "base/error.h"
 #include "tensor/dist/spread.h"
-#include "tensor/ops/layout_rules.h"
 #include "tensor/ops/op.h"
+#include "tensor/ops/spread_ops.h"
 
 #include <string.h>
 

@@ -7,8 +7,8 @@
 #ifndef REAL
 #include "base/error.h"
 #include "tensor/dist/spread.h"
-#include "tensor/ops/layout_rules.h"
 #include "tensor/ops/op.h"
+#include "tensor/ops/spread_ops.h"
 
 #include <math.h>
 

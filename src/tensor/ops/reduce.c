@@ -3,8 +3,8 @@
  * the order of the elements. Dims that are next to each other count as one. */
 #ifndef REAL
 #include "base/error.h"
-#include "tensor/ops/layout_rules.h"
 #include "tensor/ops/op.h"
+#include "tensor/ops/spread_ops.h"
 
 #include <math.h>
 
@@ -81,7 +81,7 @@ reshard_tensor *reshard_mean(reshard_tensor *x)
     if (!rs_op_begin("mean", 1, &x))
         return NULL;
     if (x->volume == 0)
-        return rs_scope_fail(rs_fail(RESHARD_ERR_INVALID, "mean: of no elements"));
+        return rs_scope_fail(rs_fail(RESHARD_ERR_INVALID, "mean: the tensor has no elements"));
     return x->distribution != NULL ? rs_spread_mean(x) : rs_mean_of(x, x->volume);
 }
 
@@ -215,7 +215,7 @@ static reshard_status find_dims(const reshard_tensor *x, int32_t count, const in
         r->count *= x->shape[d];
     }
     if (r->count == 0 && r->reduction != RESHARD_SUM)
-        return rs_fail(RESHARD_ERR_INVALID, "of no elements");
+        return rs_fail(RESHARD_ERR_INVALID, "the reduced dimensions have no elements");
     return RESHARD_OK;
 }
 

@@ -2,8 +2,8 @@
 /* rules_linear.c - layout rules for linear, matmul and embedding: the tables in ops.h. */
 #include "base/error.h"
 #include "layout/layout.h"
-#include "tensor/ops/layout_rules.h"
 #include "tensor/ops/op.h"
+#include "tensor/ops/spread_ops.h"
 
 #include <reshard/group.h>
 

@@ -7,7 +7,7 @@
 #include "tensor/dist/axes.h"
 #include "tensor/grad/gradient.h"
 #include "tensor/ops/cut_rows.h"
-#include "tensor/ops/layout_rules.h"
+#include "tensor/ops/spread_ops.h"
 
 #include <reshard/distributed.h>
 

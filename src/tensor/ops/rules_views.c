@@ -10,7 +10,7 @@
 #include "tensor/dist/axes.h"
 #include "tensor/grad/gradient.h"
 #include "tensor/grad/node.h"
-#include "tensor/ops/layout_rules.h"
+#include "tensor/ops/spread_ops.h"
 
 #include <reshard/group.h>
 
@@ -254,7 +254,7 @@ reshard_tensor *rs_spread_reshape(reshard_tensor *x, int32_t ndim, const int64_t
                         .user_bytes = sizeof here};
     reshard_status status = rs_axes_of(x, &axes);
     if (status == RESHARD_OK && x->volume == 0)
-        status = rs_fail(RESHARD_ERR_UNSUPPORTED, "a distributed tensor of no elements");
+        status = rs_fail(RESHARD_ERR_UNSUPPORTED, "the distributed tensor has no elements");
     if (status == RESHARD_OK) {
         match_dims(x, ndim, shape, to);
         status = follow_dims(x, shape, to, &axes);

@@ -6,8 +6,8 @@
 #include "base/options.h"
 #include "tensor/dist/lift.h"
 #include "tensor/ops/cut_rows.h"
-#include "tensor/ops/layout_rules.h"
 #include "tensor/ops/op.h"
+#include "tensor/ops/spread_ops.h"
 #include "tensor/ops/unary.h"
 
 #include <inttypes.h>

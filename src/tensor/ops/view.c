@@ -8,7 +8,7 @@
 #include "base/shape.h"
 #include "tensor/core/dense.h"
 #include "tensor/grad/node.h"
-#include "tensor/ops/layout_rules.h"
+#include "tensor/ops/spread_ops.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -123,7 +123,7 @@ static void test_conversion__tensors(void **state)
     assert_int_equal(reshard_conversion_get_tensor(conversion, -1, &found), RESHARD_ERR_RANGE);
 }
 
-/* One conversion runs as often as it is wanted, to one target after the other. */
+/* One conversion can run several times, to one target after the other. */
 static void test_conversion__runs_again(void **state)
 {
     (void)state;

@@ -285,7 +285,7 @@ def zamba(config, layers):
 
 
 def rwkv4(config, layers):
-    """As transformers has it. It has no heads: channels are cut as if there were some of 64."""
+    """As transformers has it. It has no heads; its channels are cut in groups of 64, as if they were heads."""
     m = Model(config)
     h, inner = config["hidden_size"], config["intermediate_size"]
     d = config.get("head_size", 64)

@@ -356,7 +356,7 @@ class Reading(MetaTest):
             self.fails("images", "back", "--as", "hf", words="vision_")
             told = self.convert("images", "back", "--as", "hf", "--verify", "--from", f"tp={world}", "--from-rules", rules)
             self.check_model(self.read("back"), text)
-            self.assertTrue(any("rules leave out 2 tensors of the files" in note for note in told["notes"]), told["notes"])
+            self.assertTrue(any("left out by the rules: 2 tensors" in note for note in told["notes"]), told["notes"])
 
     def test_whole_tensors_under_its_names(self):
         """Joined without a map, the folder is recognised by params.json, which goes along."""
