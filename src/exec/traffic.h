@@ -67,8 +67,11 @@ typedef struct rs_messages {
     size_t scratch_bytes;
 } rs_messages;
 
-/* Makes everything but the staging. *out_messages must be destroyed even after a failure. */
+/* Made in three steps: empty; then the lanes of each stage, whose peers must be known, as they are
+ * built; then, when all lanes and the places in scratch are known, windows and scratch. */
 reshard_status rs_messages_create(reshard_exec *exec, rs_messages **out_messages);
+reshard_status rs_messages_make_lanes(rs_messages *messages, int32_t stage);
+reshard_status rs_messages_make_windows(rs_messages *messages);
 void rs_messages_destroy(rs_messages *messages);
 size_t rs_messages_staging_bytes(const rs_messages *messages);
 void rs_messages_place(rs_messages *messages, char *staging);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* traffic_make.c - sets up what traffic.c runs: streams, parcels for segments, and scratch memory
- * for contributions, which are combined in order when all have arrived. */
+/* traffic_make.c - sets up what traffic.c runs: a lane for each stream, parcels for segments, and
+ * scratch memory, in which build.c gives contributions their places. */
 #include "exec/traffic.h"
 
 #include "base/checked.h"
@@ -28,11 +28,14 @@ static reshard_status add_lane(rs_messages *m, int32_t stage, int64_t peer, rs_t
     if (status != RESHARD_OK)
         return status;
     f->bytes = f->stream->offsets[f->stream->count];
-    if (f->bytes != 0)
-        t->lane_count++;
-    else
+    if (f->bytes == 0) {
         reshard_stream_destroy(f->stream);
-    return RESHARD_OK;
+        return RESHARD_OK;
+    }
+    t->lane_count++;
+    f->scratch_at =
+        rs_arena_allocate_array(&m->exec->arena, (size_t)f->stream->count, sizeof *f->scratch_at);
+    return f->scratch_at == NULL ? rs_allocation_status() : RESHARD_OK;
 }
 
 /* Rounds: peers are listed from the next higher rank on, so sends go through the list forwards and
@@ -50,64 +53,10 @@ static reshard_status make_traffic(rs_messages *m, int32_t stage, bool sending, 
     return status;
 }
 
-/* ---- contributions --------------------------------------------------------------------------- */
-
-/* Gives each contribution its place in scratch. Every stage uses scratch from the beginning. */
-static reshard_status place_scratch(rs_messages *m, int32_t stage, int64_t *out_count)
+reshard_status rs_messages_make_lanes(rs_messages *m, int32_t stage)
 {
-    rs_traffic *in = &m->stages[stage].in;
-    size_t used = 0;
-    *out_count = 0;
-    for (int64_t i = 0; i < in->lane_count; i++) {
-        rs_lane *f = &in->lanes[i];
-        f->scratch_at = rs_arena_allocate_array(&m->exec->arena, (size_t)f->stream->count,
-                                                sizeof *f->scratch_at);
-        if (f->scratch_at == NULL)
-            return rs_allocation_status();
-        for (int64_t k = 0; k < f->stream->count; k++) {
-            f->scratch_at[k] = -1;
-            if (!rs_move_is_ordered(f->stream->moves[k].kind))
-                continue;
-            reshard_stage_link link = rs_plan_stage_link(m->exec->plan, stage, f->stream->links[k]);
-            f->scratch_at[k] = (int64_t)used;
-            size_t bytes = rs_element_bytes(link.source_dtype);
-            const reshard_move *move = &f->stream->moves[k];
-            used += ((size_t)rs_volume(move->ndim, move->size) * bytes + 15) / 16 * 16;
-            ++*out_count;
-        }
-    }
-    if (used > m->scratch_bytes)
-        m->scratch_bytes = used;
-    return RESHARD_OK;
-}
-
-/* Adds the operations on scratch to those of the stage. */
-static reshard_status add_operations(rs_messages *m, int32_t stage, int64_t scratch_count)
-{
-    reshard_exec *exec = m->exec;
-    rs_exec_stage *s = &exec->stages[stage];
-    if (scratch_count == 0)
-        return RESHARD_OK;
-    rs_operation *all = rs_arena_allocate_array(
-        &exec->arena, (size_t)(s->operation_count + scratch_count), sizeof *all);
-    if (all == NULL)
-        return rs_allocation_status();
-    if (s->operation_count != 0)
-        memcpy(all, s->operations, (size_t)s->operation_count * sizeof *all);
-    s->operations = all;
-    s->ordered = true;
-    reshard_status status = RESHARD_OK;
-    const rs_traffic *in = &m->stages[stage].in;
-    for (int64_t i = 0; i < in->lane_count && status == RESHARD_OK; i++) {
-        const rs_lane *f = &in->lanes[i];
-        for (int64_t k = 0; k < f->stream->count && status == RESHARD_OK; k++) {
-            if (f->scratch_at[k] >= 0)
-                status = rs_exec_add_dense(exec, stage, f->stream->links[k], &f->stream->moves[k],
-                                           (size_t)f->scratch_at[k], (int32_t)f->peer);
-        }
-    }
-    rs_exec_sort(s);
-    return status == RESHARD_OK ? rs_exec_list_direct(exec, s) : status;
+    reshard_status status = make_traffic(m, stage, true, &m->stages[stage].out);
+    return status == RESHARD_OK ? make_traffic(m, stage, false, &m->stages[stage].in) : status;
 }
 
 /* ---- staging --------------------------------------------------------------------------------- */
@@ -141,7 +90,7 @@ static reshard_status make_window(rs_messages *m, bool sending, rs_window *w)
     return w->parcels == NULL ? rs_allocation_status() : RESHARD_OK;
 }
 
-static reshard_status make_windows(rs_messages *m)
+reshard_status rs_messages_make_windows(rs_messages *m)
 {
     m->scratch = rs_allocate(m->exec->context, m->scratch_bytes);
     reshard_status status = m->scratch == NULL ? rs_allocation_status() : RESHARD_OK;
@@ -180,19 +129,8 @@ reshard_status rs_messages_create(reshard_exec *exec, rs_messages **out_messages
     m->segment_bytes = reshard_plan_segment_bytes(exec->plan);
     if (m->segment_bytes > rs_group_message_bytes_max(exec->group))
         m->segment_bytes = rs_group_message_bytes_max(exec->group);
-    *out_messages = m; /* destroyed with the exec, even if the rest fails */
-    reshard_status status = RESHARD_OK;
-    for (int32_t i = 0; i < exec->stage_count && status == RESHARD_OK; i++) {
-        int64_t scratch_count = 0;
-        status = make_traffic(m, i, true, &m->stages[i].out);
-        if (status == RESHARD_OK)
-            status = make_traffic(m, i, false, &m->stages[i].in);
-        if (status == RESHARD_OK)
-            status = place_scratch(m, i, &scratch_count);
-        if (status == RESHARD_OK)
-            status = add_operations(m, i, scratch_count);
-    }
-    return status == RESHARD_OK ? make_windows(m) : status;
+    *out_messages = m;
+    return RESHARD_OK;
 }
 
 void rs_messages_destroy(rs_messages *m)
