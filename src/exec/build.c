@@ -10,7 +10,7 @@
  * copies if its runs are short and the target's are longer. Otherwise several ranks would read the
  * same cache lines of the source, in pieces too small for the processor to read ahead.
  *
- * Contributions that may come as messages wait in scratch memory until all have arrived, and each
+ * Contributions that may come as traffic wait in scratch memory until all have arrived, and each
  * is combined from there by an operation of its own.
  */
 #include "base/checked.h"
@@ -242,7 +242,7 @@ static reshard_status add_records(builder *b, const reshard_moves *moves, bool p
     return RESHARD_OK;
 }
 
-/* ---- contributions that come as messages ----------------------------------------------------- */
+/* ---- contributions that come as traffic ------------------------------------------------------ */
 
 /* Gives a move of a stream its place in scratch, where it lies densely, and the operation that
  * combines it from there. Moves of other kinds are unpacked where they belong. */
@@ -273,16 +273,16 @@ static reshard_status add_arrival(builder *b, rs_lane *lane, int64_t index, size
 /* Every stage uses scratch from the beginning. */
 static reshard_status collect_arrivals(builder *b)
 {
-    rs_messages *m = b->exec->messages;
-    rs_traffic *in = &m->stages[b->stage].in;
+    rs_traffic *traffic = b->exec->traffic;
+    rs_lanes *in = &traffic->stages[b->stage].in;
     size_t bytes = 0;
     reshard_status status = RESHARD_OK;
-    for (int64_t i = 0; i < in->lane_count && status == RESHARD_OK; i++) {
-        for (int64_t k = 0; k < in->lanes[i].stream->count && status == RESHARD_OK; k++)
-            status = add_arrival(b, &in->lanes[i], k, &bytes);
+    for (int64_t i = 0; i < in->count && status == RESHARD_OK; i++) {
+        for (int64_t k = 0; k < in->items[i].stream->count && status == RESHARD_OK; k++)
+            status = add_arrival(b, &in->items[i], k, &bytes);
     }
-    if (bytes > m->scratch_bytes)
-        m->scratch_bytes = bytes;
+    if (bytes > traffic->scratch_bytes)
+        traffic->scratch_bytes = bytes;
     return status;
 }
 
@@ -541,9 +541,9 @@ static reshard_status build_stage(builder *b, rs_exec_stage *stage)
         status = collect_direct(b, stage);
     if (status == RESHARD_OK)
         status = make_peers(b, stage);
-    if (status == RESHARD_OK && b->exec->messages != NULL)
-        status = rs_messages_make_lanes(b->exec->messages, b->stage);
-    if (status == RESHARD_OK && b->exec->messages != NULL)
+    if (status == RESHARD_OK && b->exec->traffic != NULL)
+        status = rs_traffic_make_lanes(b->exec, b->stage);
+    if (status == RESHARD_OK && b->exec->traffic != NULL)
         status = collect_arrivals(b);
     return status == RESHARD_OK ? take_operations(b, keep_count, stage) : status;
 }

@@ -156,8 +156,8 @@ static void place_intermediates(reshard_exec *exec)
         exec->tensor_shared[tensor] = rs_group_is_shared(exec->group, exec->memory);
         at += intermediate_size(exec, i);
     }
-    if (exec->messages != NULL)
-        rs_messages_place(exec->messages, at);
+    if (exec->traffic != NULL)
+        rs_traffic_place(exec->traffic, at);
     rs_exec_find_alias(exec);
 }
 
@@ -167,8 +167,8 @@ static reshard_status allocate_memory(reshard_exec *exec, reshard_status status)
 {
     bool needed = !exec->maps_all || exec->intermediate_count != 0; /* the same on all ranks */
     size_t bytes = status == RESHARD_OK ? intermediate_total(exec) : 0;
-    if (status == RESHARD_OK && exec->messages != NULL)
-        bytes += rs_messages_staging_bytes(exec->messages);
+    if (status == RESHARD_OK && exec->traffic != NULL)
+        bytes += rs_traffic_staging_bytes(exec->traffic);
     if (needed && exec->shares)
         status = rs_group_reserve(exec->group, status, bytes);
     if (needed && status == RESHARD_OK)
@@ -237,11 +237,11 @@ static reshard_status build(reshard_exec *exec, bool verify)
     if (status == RESHARD_OK)
         status = find_intermediate_dtypes(exec);
     if (status == RESHARD_OK && !exec->maps_all)
-        status = rs_messages_create(exec, &exec->messages);
+        status = rs_traffic_create(exec);
     if (status == RESHARD_OK)
         status = rs_exec_build(exec);
-    if (status == RESHARD_OK && exec->messages != NULL)
-        status = rs_messages_make_windows(exec->messages);
+    if (status == RESHARD_OK && exec->traffic != NULL)
+        status = rs_traffic_make_parcels(exec);
     if (status == RESHARD_OK && exec->tracing != NULL)
         status = rs_tracing_prepare(exec);
     if (status == RESHARD_OK && verify)
@@ -281,7 +281,7 @@ void reshard_exec_destroy(reshard_exec *exec)
     rs_task_remove(&exec->task);
     rs_tracing_destroy(exec);
     rs_verify_destroy(exec->verify);
-    rs_messages_destroy(exec->messages);
+    rs_traffic_destroy(exec);
     reshard_part_destroy(exec->part);
     reshard_plan_release(exec->plan);
     reshard_group_free(exec->group, exec->memory);

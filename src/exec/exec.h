@@ -108,7 +108,7 @@ struct reshard_exec {
     rs_exec_stage stages[RS_STAGES_MAX];
     rs_exec_alias alias;
     size_t *slot_bytes;       /* of each slot of a source or a target */
-    rs_messages *messages;    /* NULL if all memory can be mapped */
+    rs_traffic *traffic;      /* NULL if all memory can be mapped */
     rs_verify *verify;        /* NULL unless requested */
     rs_exec_tracing *tracing; /* likewise */
 
@@ -124,7 +124,7 @@ struct reshard_exec {
 /* Allocates addresses of slots, all NULL, in the arena. Returns NULL on failure. */
 rs_exec_addresses *rs_exec_make_addresses(reshard_exec *exec);
 
-/* Works out the operations and peers of all stages, and the lanes of exec->messages (build.c). */
+/* Works out the operations and peers of all stages, and the lanes of exec->traffic (build.c). */
 reshard_status rs_exec_build(reshard_exec *exec);
 /* Looks for an alias among the keeps of the last stage. Intermediates must have their memory by
  * then. */

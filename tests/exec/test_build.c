@@ -155,7 +155,7 @@ static reshard_status look_at_messages(void *user, reshard_group *group)
     qsort(places, RANKS - 1, sizeof *places, compare_places);
     for (int i = 0; i < RANKS - 1; i++)
         CHECK(places[i] == (size_t)i * BYTES);
-    CHECK(exec->messages->scratch_bytes == (RANKS - 1) * BYTES);
+    CHECK(exec->traffic->scratch_bytes == (RANKS - 1) * BYTES);
     reshard_exec_destroy(exec);
     return RESHARD_OK;
 }
