@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * build.c - turns a rank's part of a plan into operations and peers.
+ * build.c - turns a rank's part of a plan into operations and peers, once the ranks have agreed on
+ * their options. Every operation that a run may need is in one list: stage.c chooses those that the
+ * ways of a run leave to this rank.
  *
  * A record becomes one operation for each of its peers: loops that stay with a peer become dims of
  * the copy, and loops that change the peer are unrolled. Which side copies is decided for each
  * stage link from a part that all ranks can compute, that of the target's first rank. The source
  * copies if its runs are short and the target's are longer. Otherwise several ranks would read the
  * same cache lines of the source, in pieces too small for the processor to read ahead.
+ *
+ * Contributions that may come as traffic wait in scratch memory until all have arrived, and each
+ * is combined from there by an operation of its own.
  */
 #include "base/checked.h"
 #include "base/context.h"
@@ -21,6 +26,8 @@
 
 /* Shorter runs share cache lines, or end before the processor starts to read ahead. */
 #define SHORT_RUN_BYTES 512
+/* No less than any element has. */
+#define SCRATCH_ALIGNMENT ((size_t)16)
 
 /* What kernels were prepared for. All zero beyond the dims, so that forms compare as bytes. */
 typedef struct kernel_form {
@@ -43,8 +50,9 @@ typedef struct builder {
     bool many;    /* the copies of this stage together exceed the caches */
     rs_operation *operations;
     int64_t count, capacity;
-    int32_t *peers;
+    int32_t *peers; /* noted in any order; make_peers sorts them */
     int64_t peer_count, peer_capacity;
+    int64_t turn; /* place of the stage's first peer among the sorted ones */
     kernel_form forms[FORMS];
     const rs_kernels *kernels[FORMS];
     int64_t form_count; /* seen; the newest replaces the oldest */
@@ -72,6 +80,12 @@ int64_t rs_exec_slot(const reshard_exec *exec, const reshard_stage_link *link, b
 
 /* The dims of a record for one peer: loops that stay with the peer, then the record's own dims. */
 typedef rs_operation_shape shape;
+
+static void set_link(builder *b, int32_t link)
+{
+    b->link = link;
+    b->shown = rs_plan_stage_link(b->exec->plan, b->stage, link);
+}
 
 static bool stays(const reshard_move_loop *loop)
 {
@@ -137,11 +151,15 @@ static reshard_status find_kernels(builder *b, const shape *dims, rs_operation *
     return RESHARD_OK;
 }
 
+/* Fills in what the operations of a record have in common. */
 static reshard_status fill_operation(builder *b, const reshard_move *record, const shape *dims,
-                                     rs_operation *out)
+                                     bool pushing, rs_operation *out)
 {
+    memset(out, 0, sizeof *out);
     out->kind = record->kind;
+    out->pushing = pushing;
     out->link = b->link;
+    out->peer_index = -1; /* set by find_peers */
     out->contributor_count = record->contributor_count;
     out->reduction = record->reduction;
     out->divisor = record->divisor;
@@ -165,14 +183,9 @@ static reshard_status fill_operation(builder *b, const reshard_move *record, con
     return status;
 }
 
-static reshard_status add_operation(builder *b, const rs_operation *form, bool sending,
-                                    int32_t peer, int32_t contributor, int64_t source_at,
-                                    int64_t target_at)
+static reshard_status add_operation(builder *b, const rs_operation *form, int32_t peer,
+                                    int32_t contributor, int64_t source_at, int64_t target_at)
 {
-    if (form->source_slot < 0)
-        peer = b->exec->part->rank;
-    if (peer != b->exec->part->rank && !rs_group_is_near(b->exec->group, peer))
-        return RESHARD_OK; /* it goes by message */
     reshard_status status = rs_grow(b->exec->context, &b->operations, &b->capacity, b->count + 1,
                                     sizeof *b->operations);
     if (status != RESHARD_OK)
@@ -180,27 +193,26 @@ static reshard_status add_operation(builder *b, const rs_operation *form, bool s
     rs_operation *made = &b->operations[b->count++];
     *made = *form;
     made->peer = peer;
-    made->peer_index = -1;
-    made->pushing = sending;
     made->contributor = contributor;
     made->source_offset = (size_t)source_at * rs_element_bytes(form->source_dtype);
     made->target_offset = (size_t)target_at * rs_element_bytes(form->target_dtype);
     return RESHARD_OK;
 }
 
-/* Unrolls the loops that the shape did not take. */
-static reshard_status run_out(builder *b, const reshard_move *record, uint32_t taken, int32_t level,
-                              const rs_operation *form, bool sending, int32_t peer,
-                              int32_t contributor, int64_t source_at, int64_t target_at)
+/* Unrolls the loops that the shape did not take. Nothing is copied from or to far peers. */
+static reshard_status unroll(builder *b, const reshard_move *record, uint32_t taken, int32_t level,
+                             const rs_operation *form, int32_t peer, int32_t contributor,
+                             int64_t source_at, int64_t target_at)
 {
     if (level == record->loop_count)
-        return add_operation(b, form, sending, peer, contributor, source_at, target_at);
+        return peer == b->exec->part->rank || rs_exec_is_near(b->exec, peer)
+                   ? add_operation(b, form, peer, contributor, source_at, target_at)
+                   : RESHARD_OK;
     const reshard_move_loop *loop = &record->loops[level];
     int64_t count = (taken >> level & 1) != 0 ? 1 : loop->count;
     reshard_status status = RESHARD_OK;
     for (int64_t i = 0; i < count && status == RESHARD_OK; i++) {
-        status = run_out(b, record, taken, level + 1, form, sending, peer, contributor, source_at,
-                         target_at);
+        status = unroll(b, record, taken, level + 1, form, peer, contributor, source_at, target_at);
         peer += loop->peer_step;
         contributor += loop->contributor_step;
         source_at += loop->source_step;
@@ -209,7 +221,7 @@ static reshard_status run_out(builder *b, const reshard_move *record, uint32_t t
     return status;
 }
 
-static reshard_status add_records(builder *b, const reshard_moves *moves, bool sending)
+static reshard_status add_records(builder *b, const reshard_moves *moves, bool pushing)
 {
     for (int64_t i = 0; i < moves->count; i++) {
         const reshard_move *record = &moves->items[i];
@@ -217,16 +229,61 @@ static reshard_status add_records(builder *b, const reshard_moves *moves, bool s
         uint32_t taken = make_shape(record, &dims);
         dims.many = b->many && record->kind == RESHARD_MOVE_COPY;
         rs_operation form;
-        memset(&form, 0, sizeof form);
-        reshard_status status = fill_operation(b, record, &dims, &form);
+        int32_t peer = pushing ? record->target_rank : record->source_rank;
+        if (record->kind == RESHARD_MOVE_FILL)
+            peer = b->exec->part->rank;
+        reshard_status status = fill_operation(b, record, &dims, pushing, &form);
         if (status == RESHARD_OK)
-            status = run_out(b, record, taken, 0, &form, sending,
-                             sending ? record->target_rank : record->source_rank,
-                             record->contributor, record->source_at, record->target_at);
+            status = unroll(b, record, taken, 0, &form, peer, record->contributor,
+                            record->source_at, record->target_at);
         if (status != RESHARD_OK)
             return status;
     }
     return RESHARD_OK;
+}
+
+/* ---- contributions that come as traffic ------------------------------------------------------ */
+
+/* Gives a move of a stream its place in scratch, where it lies densely, and the operation that
+ * combines it from there. Moves of other kinds are unpacked where they belong. */
+static reshard_status add_arrival(builder *b, rs_lane *lane, int64_t index, size_t *scratch_bytes)
+{
+    const reshard_move *move = &lane->stream->moves[index];
+    lane->scratch_at[index] = -1;
+    if (!rs_move_is_ordered(move->kind))
+        return RESHARD_OK;
+    set_link(b, lane->stream->links[index]);
+    shape dims;
+    rs_operation form;
+    (void)make_shape(move, &dims);
+    rs_dense_strides(dims.ndim, dims.size, dims.source_strides);
+    reshard_status status = fill_operation(b, move, &dims, false, &form);
+    if (status != RESHARD_OK)
+        return status;
+    int64_t element_bytes = (int64_t)rs_element_bytes(form.source_dtype);
+    lane->scratch_at[index] = (int64_t)*scratch_bytes;
+    *scratch_bytes +=
+        ((size_t)(rs_volume(dims.ndim, dims.size) * element_bytes) + SCRATCH_ALIGNMENT - 1) /
+        SCRATCH_ALIGNMENT * SCRATCH_ALIGNMENT;
+    form.source_slot = RS_SLOT_SCRATCH;
+    return add_operation(b, &form, move->source_rank, move->contributor,
+                         lane->scratch_at[index] / element_bytes, move->target_at);
+}
+
+/* Every stage uses scratch from the beginning. */
+static reshard_status collect_arrivals(builder *b)
+{
+    rs_traffic *traffic = b->exec->traffic;
+    rs_lanes *in = &traffic->stages[b->stage].in;
+    size_t bytes = 0;
+    reshard_status status = RESHARD_OK;
+    for (int64_t i = 0; i < in->count && status == RESHARD_OK; i++) {
+        for (int64_t k = 0; k < in->items[i].stream->count && status == RESHARD_OK; k++)
+            status = add_arrival(b, &in->items[i], k, &bytes);
+    }
+    if (bytes > traffic->scratch_bytes)
+        traffic->scratch_bytes = bytes;
+    return status;
 }
 
 /* ---- who copies ------------------------------------------------------------------------------ */
@@ -255,44 +312,49 @@ static int32_t find_decider(const builder *b, int32_t link)
     return reshard_layout_rank_at(shown.target_layout, 0);
 }
 
-/* Decides about all links from `first` on that have the same decider as that one. */
-static reshard_status decide_by(builder *b, int32_t first, int32_t links, bool *decided)
+/* Links that share a template have the same decider, and its moves are worked out once. */
+static reshard_status decide_each(builder *b, const rs_stage *stage, rs_arena *arena)
 {
-    reshard_part *part = NULL;
-    int32_t decider = find_decider(b, first);
-    reshard_status status = reshard_part_create(b->exec->context, b->exec->plan, decider, &part);
-    for (int32_t l = first; l < links && status == RESHARD_OK; l++) {
-        if (decided[l] || find_decider(b, l) != decider)
+    size_t templates = (size_t)stage->template_count;
+    rs_template_moves *moves = rs_arena_allocate_array(arena, templates, sizeof *moves);
+    int32_t *deciders = rs_arena_allocate_array(arena, templates, sizeof *deciders);
+    if (moves == NULL || deciders == NULL)
+        return rs_allocation_status();
+    for (size_t i = 0; i < templates; i++)
+        deciders[i] = -1; /* not worked out yet */
+    reshard_status status = RESHARD_OK;
+    for (int32_t l = 0; l < stage->link_count && status == RESHARD_OK; l++) {
+        int32_t template = stage->links[l].template_index, decider = find_decider(b, l);
+        b->pushes[l] = false;
+        if (decider < 0)
             continue;
-        reshard_stage_link shown = rs_plan_stage_link(b->exec->plan, b->stage, l);
-        b->pushes[l] =
-            source_should_copy(&reshard_part_link(part, b->stage, l)->receives, shown.source_dtype);
-        decided[l] = true;
+        assert(deciders[template] < 0 || deciders[template] == decider);
+        if (deciders[template] < 0)
+            status = rs_part_work_out(b->exec->context, arena, b->exec->plan, decider, b->stage,
+                                      template, &moves[template]);
+        deciders[template] = decider;
+        if (status == RESHARD_OK)
+            b->pushes[l] = source_should_copy(&moves[template].shown.receives,
+                                              stage->links[l].shown.source_dtype);
     }
-    reshard_part_destroy(part);
     return status;
 }
 
-/* A part is as much work as the links it has, so none is made twice. */
 static reshard_status decide_copiers(builder *b)
 {
-    int32_t links = reshard_plan_stage_link_count(b->exec->plan, b->stage);
-    b->pushes = rs_arena_allocate_array(&b->exec->arena, (size_t)links, sizeof *b->pushes);
-    bool *decided = rs_arena_allocate_array(&b->exec->arena, (size_t)links, sizeof *decided);
-    if (b->pushes == NULL || decided == NULL)
-        return rs_allocation_status();
-    for (int32_t l = 0; l < links; l++) {
-        b->pushes[l] = false;
-        decided[l] = find_decider(b, l) < 0;
-    }
-    reshard_status status = RESHARD_OK;
-    for (int32_t l = 0; l < links && status == RESHARD_OK; l++)
-        if (!decided[l])
-            status = decide_by(b, l, links, decided);
+    const reshard_plan *plan = b->exec->plan;
+    const rs_stage *stage = &rs_plan_forward(plan)->stages[rs_plan_forward_stage(plan, b->stage)];
+    rs_arena arena;
+    rs_arena_init(&arena, b->exec->context);
+    b->pushes =
+        rs_arena_allocate_array(&b->exec->arena, (size_t)stage->link_count, sizeof *b->pushes);
+    reshard_status status =
+        b->pushes == NULL ? rs_allocation_status() : decide_each(b, stage, &arena);
+    rs_arena_release(&arena);
     return status;
 }
 
-/* ---- stages ---------------------------------------------------------------------------------- */
+/* ---- order and peers ------------------------------------------------------------------------- */
 
 static int64_t compare(int64_t a, int64_t b)
 {
@@ -304,8 +366,7 @@ static int64_t compare(int64_t a, int64_t b)
 static int compare_operations(const void *a, const void *b)
 {
     const rs_operation *x = a, *y = b;
-    bool ordered_x = x->kind == RESHARD_MOVE_COMBINE || x->kind == RESHARD_MOVE_ADD;
-    bool ordered_y = y->kind == RESHARD_MOVE_COMBINE || y->kind == RESHARD_MOVE_ADD;
+    bool ordered_x = rs_move_is_ordered(x->kind), ordered_y = rs_move_is_ordered(y->kind);
     int64_t order = compare(ordered_x, ordered_y);
     if (order == 0 && ordered_x)
         order = compare(x->contributor, y->contributor);
@@ -336,40 +397,27 @@ static reshard_status note_peer(void *user, const reshard_move *move)
     return status;
 }
 
-/* Sets the index of each operation's peer in the stage's list, which is the sorted one, rotated to
- * begin at `turn`. */
-static void find_peers(rs_exec_stage *stage, const int32_t *sorted, int64_t count, int64_t turn)
-{
-    for (int64_t i = 0; i < stage->operation_count; i++) {
-        rs_operation *operation = &stage->operations[i];
-        const int32_t *found = count != 0 ? bsearch(&operation->peer, sorted, (size_t)count,
-                                                    sizeof *sorted, rs_compare_i32)
-                                          : NULL;
-        assert(found != NULL || operation->peer_index < 0);
-        if (found != NULL)
-            operation->peer_index = (int32_t)((found - sorted - turn + count) % count);
-    }
-}
-
+/* Lists the peers of the stage, beginning with the first above this rank, so that ranks begin with
+ * different peers. */
 static reshard_status make_peers(builder *b, rs_exec_stage *stage)
 {
-    int64_t distinct = 0;
+    int64_t distinct = 0, turn = 0;
     rs_sort(b->peers, (size_t)b->peer_count, sizeof *b->peers, rs_compare_i32);
     for (int64_t i = 0; i < b->peer_count; i++) {
         if (distinct == 0 || b->peers[i] != b->peers[distinct - 1])
             b->peers[distinct++] = b->peers[i];
     }
+    b->peer_count = stage->peer_count = distinct;
     stage->peers = rs_arena_allocate_array(&b->exec->arena, (size_t)distinct, sizeof *stage->peers);
     if (stage->peers == NULL)
         return rs_allocation_status();
-    int64_t turn = 0; /* the first peer above this rank, so that ranks begin with different peers */
     while (turn < distinct && b->peers[turn] < b->exec->part->rank)
         turn++;
     for (int64_t i = 0; i < distinct; i++) {
         rs_exec_peer *peer = &stage->peers[i];
         memset(peer, 0, sizeof *peer);
         peer->rank = b->peers[(turn + i) % distinct];
-        peer->near = rs_group_is_near(b->exec->group, peer->rank);
+        peer->near = rs_exec_is_near(b->exec, peer->rank);
         if (!peer->near)
             continue;
         stage->near_count++;
@@ -378,42 +426,47 @@ static reshard_status make_peers(builder *b, rs_exec_stage *stage)
         if (peer->addresses == NULL)
             return rs_allocation_status();
     }
-    stage->peer_count = distinct;
-    find_peers(stage, b->peers, distinct, turn);
+    b->turn = turn;
     return RESHARD_OK;
 }
 
-void rs_exec_part_peers(reshard_exec *exec)
+/* Sets the index of each operation's peer in the stage's list. */
+static void find_peers(const builder *b, rs_exec_stage *stage)
 {
-    for (int32_t s = 0; s < exec->stage_count; s++) {
-        rs_exec_stage *stage = &exec->stages[s];
-        stage->near_count = 0;
-        for (int64_t i = 0; i < stage->peer_count; i++) {
-            stage->peers[i].near = false;
-            stage->peers[i].in = stage->peers[i].out = RS_WAY_MESSAGES;
-        }
+    for (int64_t i = 0; i < stage->operation_count; i++) {
+        rs_operation *operation = &stage->operations[i];
+        if (operation->peer == b->exec->part->rank)
+            continue;
+        const int32_t *found = bsearch(&operation->peer, b->peers, (size_t)b->peer_count,
+                                       sizeof *b->peers, rs_compare_i32);
+        assert(found != NULL);
+        operation->peer_index =
+            (int32_t)((found - b->peers - b->turn + b->peer_count) % b->peer_count);
     }
 }
 
-/* Moves the operations that the builder has collected into the stage. */
-static reshard_status take_operations(builder *b, rs_operation **out_list, int64_t *out_count)
+/* ---- stages ---------------------------------------------------------------------------------- */
+
+static reshard_status collect_keeps(builder *b)
 {
-    rs_sort(b->operations, (size_t)b->count, sizeof *b->operations, compare_operations);
-    *out_list =
-        rs_arena_copy(&b->exec->arena, b->operations, (size_t)b->count, sizeof *b->operations);
-    *out_count = b->count;
-    b->count = 0;
-    return *out_list == NULL ? rs_allocation_status() : RESHARD_OK;
+    reshard_status status = RESHARD_OK;
+    int32_t links = reshard_plan_stage_link_count(b->exec->plan, b->stage);
+    for (int32_t l = 0; l < links && status == RESHARD_OK; l++) {
+        set_link(b, l);
+        status = add_records(b, &reshard_part_link(b->exec->part, b->stage, l)->keeps, false);
+    }
+    return status;
 }
 
+/* Collects what is copied from or to near peers, and the numbers of all peers. */
 static reshard_status collect_direct(builder *b, rs_exec_stage *stage)
 {
     reshard_status status = RESHARD_OK;
     int32_t links = reshard_plan_stage_link_count(b->exec->plan, b->stage);
-    for (b->link = 0; b->link < links && status == RESHARD_OK; b->link++) {
-        b->shown = rs_plan_stage_link(b->exec->plan, b->stage, b->link);
-        const reshard_part_moves *moves = reshard_part_link(b->exec->part, b->stage, b->link);
-        bool pushes = b->pushes[b->link];
+    for (int32_t l = 0; l < links && status == RESHARD_OK; l++) {
+        set_link(b, l);
+        const reshard_part_moves *moves = reshard_part_link(b->exec->part, b->stage, l);
+        bool pushes = b->pushes[l];
         if (b->shown.source >= 0) {
             stage->pushes = stage->pushes || pushes;
             stage->pulls = stage->pulls || !pushes;
@@ -427,56 +480,34 @@ static reshard_status collect_direct(builder *b, rs_exec_stage *stage)
     return status;
 }
 
-static reshard_status collect_keeps(builder *b)
+/* Moves what was collected, first `keep_count` keeps, into the stage. If anything is combined, kept
+ * and received contributions go into one list, so that each is combined in its turn. So do copies
+ * that share cache lines of their short side, so that kept ones pass through the cache together
+ * with the others. */
+static reshard_status take_operations(builder *b, int64_t keep_count, rs_exec_stage *stage)
 {
-    reshard_status status = RESHARD_OK;
-    int32_t links = reshard_plan_stage_link_count(b->exec->plan, b->stage);
-    for (b->link = 0; b->link < links && status == RESHARD_OK; b->link++) {
-        b->shown = rs_plan_stage_link(b->exec->plan, b->stage, b->link);
-        status = add_records(b, &reshard_part_link(b->exec->part, b->stage, b->link)->keeps, false);
-    }
-    return status;
-}
-
-/* If anything is combined, kept and received contributions go into one list, so that each is
- * combined in its turn. So do copies that share cache lines of their short side, so that kept ones
- * pass through the cache together with the others. */
-static reshard_status merge_keeps(rs_exec_stage *stage, rs_arena *arena)
-{
-    int64_t total = stage->keep_count + stage->operation_count;
     bool together = false;
-    for (int64_t i = 0; i < stage->operation_count; i++) {
-        stage->ordered = stage->ordered || rs_move_is_ordered(stage->operations[i].kind);
-        together = together || stage->operations[i].together;
+    for (int64_t i = 0; i < b->count; i++) {
+        stage->ordered = stage->ordered || rs_move_is_ordered(b->operations[i].kind);
+        together = together || (i >= keep_count && b->operations[i].together);
     }
-    for (int64_t i = 0; i < stage->keep_count; i++)
-        stage->ordered = stage->ordered || rs_move_is_ordered(stage->keeps[i].kind);
-    if (!stage->ordered && !together)
-        return RESHARD_OK;
-    rs_operation *all = rs_arena_allocate_array(arena, (size_t)total, sizeof *all);
-    if (all == NULL)
+    if (stage->ordered || together)
+        keep_count = 0;
+    size_t rest = (size_t)(b->count - keep_count);
+    rs_operation *all =
+        rs_arena_copy(&b->exec->arena, b->operations, (size_t)b->count, sizeof *all);
+    stage->direct = rs_arena_allocate_array(&b->exec->arena, rest, sizeof *stage->direct);
+    if (all == NULL || stage->direct == NULL)
         return rs_allocation_status();
-    if (stage->keep_count != 0)
-        memcpy(all, stage->keeps, (size_t)stage->keep_count * sizeof *all);
-    if (stage->operation_count != 0)
-        memcpy(all + stage->keep_count, stage->operations,
-               (size_t)stage->operation_count * sizeof *all);
-    rs_sort(all, (size_t)total, sizeof *all, compare_operations);
-    stage->keep_count = 0;
-    stage->operations = all;
-    stage->operation_count = total;
-    return RESHARD_OK;
-}
-
-reshard_status rs_exec_list_direct(reshard_exec *exec, rs_exec_stage *stage)
-{
-    stage->direct = rs_arena_allocate_array(&exec->arena, (size_t)stage->operation_count,
-                                            sizeof *stage->direct);
-    if (stage->direct == NULL)
-        return rs_allocation_status();
+    stage->keeps = all;
+    stage->keep_count = keep_count;
+    stage->operations = all + keep_count;
+    stage->operation_count = stage->direct_count = (int64_t)rest;
+    rs_sort(stage->keeps, (size_t)keep_count, sizeof *all, compare_operations);
+    rs_sort(stage->operations, rest, sizeof *all, compare_operations);
+    find_peers(b, stage);
     for (int64_t i = 0; i < stage->operation_count; i++)
         stage->direct[i] = &stage->operations[i];
-    stage->direct_count = stage->operation_count;
     return RESHARD_OK;
 }
 
@@ -505,19 +536,16 @@ static reshard_status build_stage(builder *b, rs_exec_stage *stage)
     stage->link_pushes = b->pushes;
     if (status == RESHARD_OK)
         status = collect_keeps(b);
-    if (status == RESHARD_OK)
-        status = take_operations(b, &stage->keeps, &stage->keep_count);
+    int64_t keep_count = b->count;
     if (status == RESHARD_OK)
         status = collect_direct(b, stage);
     if (status == RESHARD_OK)
-        status = take_operations(b, &stage->operations, &stage->operation_count);
-    if (status == RESHARD_OK)
-        status = merge_keeps(stage, &b->exec->arena);
-    if (status == RESHARD_OK)
         status = make_peers(b, stage);
-    if (status == RESHARD_OK)
-        status = rs_exec_list_direct(b->exec, stage);
-    return status;
+    if (status == RESHARD_OK && b->exec->traffic != NULL)
+        status = rs_traffic_make_lanes(b->exec, b->stage);
+    if (status == RESHARD_OK && b->exec->traffic != NULL)
+        status = collect_arrivals(b);
+    return status == RESHARD_OK ? take_operations(b, keep_count, stage) : status;
 }
 
 reshard_status rs_exec_build(reshard_exec *exec)
@@ -561,36 +589,4 @@ void rs_exec_find_alias(reshard_exec *exec)
             exec->alias = (rs_exec_alias){
                 .keep = o, .own = exec->addresses->slots[o->source_slot], .bytes = bytes};
     }
-}
-
-/* ---- what comes in messages ------------------------------------------------------------------ */
-
-reshard_status rs_exec_add_dense(reshard_exec *exec, int32_t stage, int32_t link,
-                                 const reshard_move *move, size_t scratch, int32_t peer_index)
-{
-    builder b = {.exec = exec, .stage = stage, .link = link};
-    b.shown = rs_plan_stage_link(exec->plan, stage, link);
-    shape dims;
-    (void)make_shape(move, &dims);
-    rs_dense_strides(dims.ndim, dims.size, dims.source_strides);
-    rs_operation made;
-    memset(&made, 0, sizeof made);
-    reshard_status status = fill_operation(&b, move, &dims, &made);
-    if (status != RESHARD_OK)
-        return status;
-    made.peer = move->source_rank;
-    made.peer_index = peer_index;
-    made.contributor = move->contributor;
-    made.source_slot = RS_SLOT_SCRATCH;
-    made.source_offset = scratch;
-    made.target_offset = (size_t)move->target_at * rs_element_bytes(made.target_dtype);
-    rs_exec_stage *s = &exec->stages[stage];
-    s->operations[s->operation_count++] = made;
-    return RESHARD_OK;
-}
-
-void rs_exec_sort(rs_exec_stage *stage)
-{
-    rs_sort(stage->operations, (size_t)stage->operation_count, sizeof *stage->operations,
-            compare_operations);
 }

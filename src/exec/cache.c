@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/references.h"
 #include "exec/exec.h"
+#include "layout/derive.h"
 #include "layout/layout.h"
 #include "transport/group.h"
 
@@ -156,56 +157,6 @@ void rs_exec_cache_give(rs_exec_cache *cache, const uint64_t digest[2], reshard_
     put(cache, find_room(cache, NULL), digest, exec);
 }
 
-/* ---- layouts of the group's own -------------------------------------------------------------- */
-
-static reshard_status clone_mesh(reshard_context *context, const reshard_mesh *mesh,
-                                 reshard_mesh **out_mesh)
-{
-    const char *names[RESHARD_AXES_MAX];
-    int32_t size = reshard_mesh_size(mesh), count = reshard_mesh_axis_count(mesh);
-    int32_t *ranks = rs_allocate_array(context, (size_t)size, sizeof *ranks);
-    if (ranks == NULL)
-        return rs_allocation_status();
-    for (int32_t i = 0; i < size; i++)
-        ranks[i] = reshard_mesh_rank_at(mesh, i);
-    for (int32_t i = 0; i < count; i++)
-        names[i] = reshard_mesh_axis_name(mesh, i);
-    reshard_status status =
-        reshard_mesh_create(context, count, names, mesh->sizes, ranks, out_mesh);
-    rs_release(context, ranks, (size_t)size * sizeof *ranks);
-    return status;
-}
-
-/* Copies a layout into the group's context. Its own context may not live as long as the group. */
-static reshard_status clone_layout(reshard_context *context, const reshard_layout *layout,
-                                   reshard_layout **out_layout)
-{
-    const reshard_spec *spec = layout->spec;
-    reshard_mesh *mesh = NULL;
-    reshard_spec *made = NULL;
-    reshard_shards *shards = NULL;
-    reshard_status status = RESHARD_OK;
-    if (spec->kind == RESHARD_SPEC_CUTS) {
-        status = clone_mesh(context, spec->mesh, &mesh);
-        if (status == RESHARD_OK)
-            status = reshard_spec_create(context, mesh, spec->cut_count, spec->cuts, &made);
-    } else if (spec->kind == RESHARD_SPEC_CALLBACK) {
-        status = reshard_layout_all_shards(layout, &shards);
-        if (status == RESHARD_OK)
-            status = reshard_spec_boxes(context, spec->cover, layout->ndim, layout->shape,
-                                        shards->count, shards->items, &made);
-    } else {
-        status = reshard_spec_boxes(context, spec->kind == RESHARD_SPEC_COVER, spec->ndim,
-                                    spec->shape, spec->shard_count, spec->shards, &made);
-    }
-    if (status == RESHARD_OK)
-        status = reshard_layout_create(context, made, layout->ndim, layout->shape, out_layout);
-    reshard_shards_destroy(shards);
-    reshard_spec_release(made);
-    reshard_mesh_release(mesh);
-    return status;
-}
-
 /* ---- making ---------------------------------------------------------------------------------- */
 
 static reshard_status make_plan(reshard_context *context, const rs_exec_key *key,
@@ -215,9 +166,10 @@ static reshard_status make_plan(reshard_context *context, const rs_exec_key *key
     reshard_plan_tensor target = {.dtype = key->target_dtype};
     reshard_link link = reshard_link_whole(0, 0);
     reshard_plan *plan = NULL, *adjoint = NULL;
-    reshard_status status = clone_layout(context, key->source, &source.layout);
+    /* in the group's context, because their own may not live as long as the group */
+    reshard_status status = rs_layout_clone(context, key->source, &source.layout);
     if (status == RESHARD_OK)
-        status = clone_layout(context, key->target, &target.layout);
+        status = rs_layout_clone(context, key->target, &target.layout);
     if (status == RESHARD_OK)
         status = reshard_plan_create(context, 1, &source, 1, &target, 1, &link, NULL, &plan);
     reshard_layout_release(source.layout);

@@ -42,7 +42,7 @@ static reshard_status find_ends(reshard_exec *exec, const rs_exec_stage *stage,
     int64_t slot = operation->source_slot;
     const char *source = NULL;
     if (slot == RS_SLOT_SCRATCH)
-        source = rs_messages_scratch(exec->messages);
+        source = exec->traffic->scratch;
     else if (slot >= 0)
         source = address_of(exec, stage, operation, operation->pushing, slot);
     char *target = address_of(exec, stage, operation, !operation->pushing, operation->target_slot);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* exec.c - makes execs, on which all ranks agree; run.c runs them. */
+/* exec.c - makes execs: the ranks agree on the plan and on their options, each builds its part
+ * (build.c), and they agree that all have what they need; run.c runs them. */
 #include "exec/exec.h"
 
 #include "base/checked.h"
@@ -155,35 +156,59 @@ static void place_intermediates(reshard_exec *exec)
         exec->tensor_shared[tensor] = rs_group_is_shared(exec->group, exec->memory);
         at += intermediate_size(exec, i);
     }
-    if (exec->messages != NULL)
-        rs_messages_place(exec->messages, at);
+    if (exec->traffic != NULL)
+        rs_traffic_place(exec->traffic, at);
     rs_exec_find_alias(exec);
 }
 
-/* Collective. Allocates memory for intermediates and for everything that messages need. */
-static reshard_status allocate_memory(reshard_exec *exec)
+/* Collective. Allocates memory for intermediates and staging. `status` is what building came to on
+ * this rank. */
+static reshard_status allocate_memory(reshard_exec *exec, reshard_status status)
 {
-    reshard_status status = RESHARD_OK;
-    size_t bytes = intermediate_total(exec);
-    if (!exec->maps_all)
-        status = rs_messages_create(exec, &exec->messages);
-    if (status == RESHARD_OK && exec->messages != NULL)
-        bytes += rs_messages_staging_bytes(exec->messages);
-    if (exec->shares)
+    bool needed = !exec->maps_all || exec->intermediate_count != 0; /* the same on all ranks */
+    size_t bytes = status == RESHARD_OK ? intermediate_total(exec) : 0;
+    if (status == RESHARD_OK && exec->traffic != NULL)
+        bytes += rs_traffic_staging_bytes(exec->traffic);
+    if (needed && exec->shares)
         status = rs_group_reserve(exec->group, status, bytes);
-    if (status == RESHARD_OK)
+    if (needed && status == RESHARD_OK)
         status = rs_group_take(exec->group, bytes, &exec->memory);
-    if (status == RESHARD_OK)
+    if (needed && status == RESHARD_OK)
         place_intermediates(exec);
     return reshard_group_agree(exec->group, status);
 }
 
-/* ---- agreeing -------------------------------------------------------------------------------- */
+/* ---- making ---------------------------------------------------------------------------------- */
+
+/* Makes an exec that has only what it is asked for. */
+static reshard_status make_empty(reshard_context *context, reshard_plan *plan, reshard_group *group,
+                                 reshard_trace *trace, reshard_exec **out_exec)
+{
+    const reshard_plan *forward = rs_plan_forward(plan);
+    bool adjoint = reshard_plan_is_adjoint(plan);
+    if (reshard_plan_rank_count(plan) > reshard_group_size(group))
+        return rs_fail(RESHARD_ERR_RANGE, "exec: the plan has rank %d, the group only %d ranks",
+                       reshard_plan_rank_count(plan) - 1, reshard_group_size(group));
+    reshard_exec *exec = rs_allocate_zeroed(context, sizeof *exec);
+    if (exec == NULL)
+        return rs_allocation_status();
+    exec->context = context;
+    rs_arena_init(&exec->arena, context);
+    exec->plan = reshard_plan_retain(plan);
+    exec->group = reshard_group_retain(group);
+    exec->task.progress = rs_exec_progress;
+    exec->source_count = adjoint ? forward->target_count : forward->source_count;
+    exec->target_count = adjoint ? forward->source_count : forward->target_count;
+    exec->intermediate_count = forward->intermediate_count;
+    exec->stage_count = forward->stage_count;
+    *out_exec = exec; /* destroyed by the caller, even if the rest fails */
+    return trace != NULL ? rs_tracing_create(exec, trace) : RESHARD_OK;
+}
 
 /* Collective. All ranks must have the same plan. They take the next channel that is free on all of
  * them. If one rank asks for messages only, or for verification, that applies to all ranks. */
 static reshard_status agree_on_plan(reshard_exec *exec, reshard_group *group, reshard_status status,
-                                    const reshard_exec_options *options, bool *out_verify)
+                                    reshard_exec_options *options)
 {
     rs_claim claim = {.what = "exec: the plan"};
     uint64_t numbers[RS_AGREE_NUMBERS] = {(uint64_t)group->root->last_channel,
@@ -193,39 +218,34 @@ static reshard_status agree_on_plan(reshard_exec *exec, reshard_group *group, re
     status = rs_group_agree_on(group, status, &claim, numbers);
     if (status != RESHARD_OK)
         return status;
-    bool mapping = numbers[1] == 0;
     exec->channel = (int32_t)numbers[0] + RS_CHANNEL_COUNT;
     group->root->last_channel = exec->channel;
     assert(exec->channel > group->channel);
-    exec->maps_all = mapping && rs_group_can_map(group);
-    exec->shares = mapping && group->root->endpoint.share != NULL;
-    if (!mapping)
-        rs_exec_part_peers(exec);
-    *out_verify = numbers[2] != 0;
+    exec->messages_only = numbers[1] != 0;
+    exec->maps_all = !exec->messages_only && rs_group_can_map(group);
+    exec->shares = !exec->messages_only && group->root->endpoint.share != NULL;
+    options->verify = numbers[2] != 0;
     return RESHARD_OK;
 }
 
-/* ---- making ---------------------------------------------------------------------------------- */
-
-static reshard_status build(reshard_exec *exec)
+static reshard_status build(reshard_exec *exec, bool verify)
 {
-    int32_t rank = reshard_group_rank(exec->group);
-    if (reshard_plan_rank_count(exec->plan) > reshard_group_size(exec->group))
-        return rs_fail(RESHARD_ERR_RANGE, "exec: the plan has rank %d, the group only %d ranks",
-                       reshard_plan_rank_count(exec->plan) - 1, reshard_group_size(exec->group));
-    const reshard_plan *forward = rs_plan_forward(exec->plan);
-    bool adjoint = reshard_plan_is_adjoint(exec->plan);
-    exec->source_count = adjoint ? forward->target_count : forward->source_count;
-    exec->target_count = adjoint ? forward->source_count : forward->target_count;
-    exec->intermediate_count = forward->intermediate_count;
-    exec->stage_count = forward->stage_count;
-    reshard_status status = reshard_part_create(exec->context, exec->plan, rank, &exec->part);
+    reshard_status status = reshard_part_create(exec->context, exec->plan,
+                                                reshard_group_rank(exec->group), &exec->part);
     if (status == RESHARD_OK)
         status = number_slots(exec);
     if (status == RESHARD_OK)
         status = find_intermediate_dtypes(exec);
+    if (status == RESHARD_OK && !exec->maps_all)
+        status = rs_traffic_create(exec);
     if (status == RESHARD_OK)
         status = rs_exec_build(exec);
+    if (status == RESHARD_OK && exec->traffic != NULL)
+        status = rs_traffic_make_parcels(exec);
+    if (status == RESHARD_OK && exec->tracing != NULL)
+        status = rs_tracing_prepare(exec);
+    if (status == RESHARD_OK && verify)
+        status = rs_verify_create(exec, &exec->verify);
     return status;
 }
 
@@ -235,33 +255,15 @@ reshard_status reshard_exec_create(reshard_context *context, reshard_plan *plan,
 {
     reshard_exec *exec = NULL;
     reshard_exec_options chosen = {0};
-    bool verify = false;
     reshard_status status = rs_group_choose(&group);
     if (status != RESHARD_OK)
         return rs_fail_within(status, "exec");
     status = rs_options_read("exec options", options, &chosen, sizeof chosen);
-    if (status == RESHARD_OK) {
-        exec = rs_allocate_zeroed(context, sizeof *exec);
-        status = exec == NULL ? rs_allocation_status() : RESHARD_OK;
-    }
-    if (status == RESHARD_OK) {
-        exec->context = context;
-        rs_arena_init(&exec->arena, context);
-        exec->plan = reshard_plan_retain(plan);
-        exec->group = reshard_group_retain(group);
-        exec->task.progress = rs_exec_progress;
-        if (chosen.trace != NULL)
-            status = rs_tracing_create(exec, chosen.trace);
-        if (status == RESHARD_OK)
-            status = build(exec);
-        if (status == RESHARD_OK && exec->tracing != NULL)
-            status = rs_tracing_prepare(exec);
-    }
-    status = agree_on_plan(exec, group, status, &chosen, &verify);
-    if (status == RESHARD_OK && (!exec->maps_all || exec->intermediate_count != 0))
-        status = allocate_memory(exec);
-    if (status == RESHARD_OK && verify)
-        status = reshard_group_agree(group, rs_verify_create(exec, &exec->verify));
+    if (status == RESHARD_OK)
+        status = make_empty(context, plan, group, chosen.trace, &exec);
+    status = agree_on_plan(exec, group, status, &chosen);
+    if (status == RESHARD_OK)
+        status = allocate_memory(exec, build(exec, chosen.verify != 0));
     if (status != RESHARD_OK) {
         reshard_exec_destroy(exec);
         return status;
@@ -279,7 +281,7 @@ void reshard_exec_destroy(reshard_exec *exec)
     rs_task_remove(&exec->task);
     rs_tracing_destroy(exec);
     rs_verify_destroy(exec->verify);
-    rs_messages_destroy(exec->messages);
+    rs_traffic_destroy(exec);
     reshard_part_destroy(exec->part);
     reshard_plan_release(exec->plan);
     reshard_group_free(exec->group, exec->memory);

@@ -91,8 +91,9 @@ struct reshard_exec {
     reshard_plan *plan;
     reshard_group *group;
     reshard_part *part;
-    bool maps_all; /* all peers are near, and all of their memory can be mapped */
-    bool shares;   /* the transport can share memory, so peers may be near */
+    bool messages_only; /* on some rank, so all peers count as far */
+    bool maps_all;      /* all peers are near, and all of their memory can be mapped */
+    bool shares;        /* the transport can share memory, so peers may be near */
     int32_t channel;
     int32_t source_count, target_count, intermediate_count; /* tensors */
     int64_t *slot_first; /* by tensor (sources, targets, intermediates), and the end */
@@ -107,7 +108,7 @@ struct reshard_exec {
     rs_exec_stage stages[RS_STAGES_MAX];
     rs_exec_alias alias;
     size_t *slot_bytes;       /* of each slot of a source or a target */
-    rs_messages *messages;    /* NULL if all memory can be mapped */
+    rs_traffic *traffic;      /* NULL if all memory can be mapped */
     rs_verify *verify;        /* NULL unless requested */
     rs_exec_tracing *tracing; /* likewise */
 
@@ -123,14 +124,11 @@ struct reshard_exec {
 /* Allocates addresses of slots, all NULL, in the arena. Returns NULL on failure. */
 rs_exec_addresses *rs_exec_make_addresses(reshard_exec *exec);
 
-/* Works out the operations and peers of all stages (build.c). */
+/* Works out the operations and peers of all stages, and the lanes of exec->traffic (build.c). */
 reshard_status rs_exec_build(reshard_exec *exec);
 /* Looks for an alias among the keeps of the last stage. Intermediates must have their memory by
  * then. */
 void rs_exec_find_alias(reshard_exec *exec);
-/* Makes all peers far, because some rank wants messages only. */
-void rs_exec_part_peers(reshard_exec *exec);
-
 /* The slot of a shard of a stage link's source or target. */
 int64_t rs_exec_slot(const reshard_exec *exec, const reshard_stage_link *link, bool source,
                      int32_t shard);
@@ -140,15 +138,6 @@ const reshard_layout *rs_exec_layout(const reshard_exec *exec, int32_t index);
 int64_t rs_exec_tensor(const reshard_exec *exec, const reshard_stage_link *link, bool source);
 /* Takes the place of a source slot if the source is the scratch memory that holds contributions. */
 #define RS_SLOT_SCRATCH (-2)
-
-/* For traffic_make.c: adds an operation whose source lies densely at `scratch` in scratch memory.
- * The caller has made room for it, and calls the next two functions after the last one
- * (build.c). */
-reshard_status rs_exec_add_dense(reshard_exec *exec, int32_t stage, int32_t link,
-                                 const reshard_move *move, size_t scratch, int32_t peer_index);
-void rs_exec_sort(rs_exec_stage *stage);
-/* Makes the list of direct copies, with all operations in it. */
-reshard_status rs_exec_list_direct(reshard_exec *exec, rs_exec_stage *stage);
 
 /* Continues the run as far as it can go now (run.c). A failure is kept for the next call of test or
  * wait. */
@@ -162,6 +151,11 @@ reshard_status rs_stage_progress(reshard_exec *exec, bool *out_done);
  * this run. Errors: GROUP_BROKEN if memory that should be mapped is not. */
 reshard_status rs_exec_run_keeps(reshard_exec *exec, const rs_exec_stage *stage);
 reshard_status rs_exec_run_direct(reshard_exec *exec, const rs_exec_stage *stage);
+
+static inline bool rs_exec_is_near(const reshard_exec *exec, int32_t rank)
+{
+    return !exec->messages_only && rs_group_is_near(exec->group, rank);
+}
 
 /* One of the exec's channels, relative to the group's channel as rs_group_send expects it. */
 static inline int32_t rs_exec_channel(const reshard_exec *exec, int32_t which)

@@ -5,11 +5,11 @@
  *  1. Every rank sends each near peer its addresses. This says that its memory is ready to
  *     be read and written, and which of it is shared.
  *  2. When all near peers are ready, both ends of each pair know the way that bytes take between
- *     them. Everything that does not go directly is started as messages.
+ *     them. Everything that does not go directly is started as traffic.
  *  3. The rank copies: it reads from peers or writes to them, as decided when the exec was built.
- *     If contributions must be combined in order, it first waits for those that come as messages.
+ *     If contributions must be combined in order, it first waits for those that come as traffic.
  *  4. It then tells each near peer that it is done with that peer's memory. When all peers have
- *     said so, and all messages have been sent and received, the stage is over.
+ *     said so, and all traffic has been sent and received, the stage is over.
  *
  * A peer sends "done" after its copies, and this rank receives it before it goes on. So a rank that
  * has heard from all of its peers has its targets complete and its sources to itself.
@@ -113,7 +113,7 @@ static bool is_direct(const rs_exec_stage *stage, const rs_operation *operation)
     return direct != (operation->source_slot == RS_SLOT_SCRATCH);
 }
 
-/* Called once all near peers are ready: settles the ways and starts the messages. */
+/* Called once all near peers are ready: settles the ways and starts the traffic. */
 static reshard_status enter(reshard_exec *exec)
 {
     rs_exec_stage *stage = &exec->stages[exec->stage];
@@ -138,7 +138,7 @@ static reshard_status enter(reshard_exec *exec)
         if (is_direct(stage, &stage->operations[i]))
             stage->direct[stage->direct_count++] = &stage->operations[i];
     }
-    return rs_messages_begin(exec->messages);
+    return rs_traffic_begin(exec);
 }
 
 /* ---- the stage ------------------------------------------------------------------------------- */
@@ -226,8 +226,8 @@ reshard_status rs_stage_progress(reshard_exec *exec, bool *out_done)
     if (!exec->entered)
         status = enter(exec);
     bool received = true, sent = true;
-    if (status == RESHARD_OK && exec->messages != NULL)
-        status = rs_messages_progress(exec->messages, &received, &sent);
+    if (status == RESHARD_OK && exec->traffic != NULL)
+        status = rs_traffic_progress(exec, &received, &sent);
     if (status == RESHARD_OK && !exec->copied && (received || !stage->ordered))
         status = copy_and_tell(exec);
     if (status != RESHARD_OK || !exec->copied || !received || !sent)

@@ -215,13 +215,11 @@ static int32_t find_awaited(const reshard_exec *exec)
     const rs_exec_stage *stage = &exec->stages[exec->stage];
     if (exec->ready_count < stage->peer_count)
         return rank_of(exec, stage->peers[exec->ready_count].rank);
-    if (exec->messages != NULL) {
-        const rs_messages *m = exec->messages;
-        const rs_traffic *in = &m->stages[exec->stage].in;
-        if (in->finished < in->started) {
-            const rs_parcel *parcel = &m->in.parcels[in->finished % m->in.parcel_count];
-            return rank_of(exec, stage->peers[in->lanes[parcel->lane].peer].rank);
-        }
+    if (exec->traffic != NULL) {
+        const rs_lanes *in = &exec->traffic->stages[exec->stage].in;
+        const rs_parcels *parcels = &exec->traffic->in;
+        if (in->finished < in->started)
+            return rank_of(exec, parcels->items[in->finished % parcels->count].lane->peer->rank);
     }
     return exec->done_count < stage->peer_count ? rank_of(exec, stage->peers[exec->done_count].rank)
                                                 : RS_TRACE_NONE;
@@ -367,31 +365,24 @@ void rs_tracing_end_copies(reshard_exec *exec)
 
 /* ---- segments -------------------------------------------------------------------------------- */
 
-static int32_t peer_of(const reshard_exec *exec, const rs_traffic *traffic, const rs_parcel *parcel)
+void rs_tracing_describe(const reshard_exec *exec, const rs_parcel *parcel, rs_trace_event *event)
 {
-    return exec->stages[exec->stage].peers[traffic->lanes[parcel->lane].peer].rank;
-}
-
-void rs_tracing_describe(const reshard_exec *exec, const rs_traffic *traffic,
-                         const rs_parcel *parcel, rs_trace_event *event)
-{
-    const reshard_stream *stream = traffic->lanes[parcel->lane].stream;
+    const reshard_stream *stream = parcel->lane->stream;
     const int32_t *tensors = exec->tracing->tensors[exec->stage];
-    int32_t mine = reshard_group_rank(exec->group), peer = peer_of(exec, traffic, parcel);
+    int32_t mine = reshard_group_rank(exec->group), peer = parcel->lane->peer->rank;
     int32_t first = tensors[stream->links[rs_stream_find(stream, parcel->from)]];
     int32_t last = tensors[stream->links[rs_stream_find(stream, parcel->to - 1)]];
     event->tensor = first == last ? first : RS_TRACE_SEVERAL;
     event->bytes = parcel->to - parcel->from;
     event->peer = rank_of(exec, peer);
-    event->round = traffic->sending ? round_of(exec, mine, peer) : round_of(exec, peer, mine);
+    event->round = parcel->lane->sending ? round_of(exec, mine, peer) : round_of(exec, peer, mine);
     event->segment = (int32_t)parcel->number;
 }
 
-void rs_tracing_arrow(reshard_exec *exec, const rs_traffic *traffic, const rs_parcel *parcel,
-                      const rs_trace_event *event)
+void rs_tracing_arrow(reshard_exec *exec, const rs_parcel *parcel, const rs_trace_event *event)
 {
-    int32_t mine = reshard_group_rank(exec->group), peer = peer_of(exec, traffic, parcel);
-    bool sends = traffic->sending;
+    int32_t mine = reshard_group_rank(exec->group), peer = parcel->lane->peer->rank;
+    bool sends = parcel->lane->sending;
     rs_trace_flow(exec->tracing->track, sends ? RS_TRACE_FLOW_BEGIN : RS_TRACE_FLOW_END,
                   event->begin,
                   number_arrow(exec, sends ? mine : peer, sends ? peer : mine, parcel->number));

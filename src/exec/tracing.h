@@ -60,10 +60,8 @@ void rs_tracing_begin_copies(reshard_exec *exec, bool arrows);
 void rs_tracing_copies(reshard_exec *exec, int64_t count, const rs_operation *const *operations);
 void rs_tracing_end_copies(reshard_exec *exec);
 
-/* For a segment: fills in a span about it, and adds the arrow that begins or ends with the span. */
-void rs_tracing_describe(const reshard_exec *exec, const rs_traffic *traffic,
-                         const rs_parcel *parcel, rs_trace_event *event);
-void rs_tracing_arrow(reshard_exec *exec, const rs_traffic *traffic, const rs_parcel *parcel,
-                      const rs_trace_event *event);
+/* For a parcel: fills in a span about it, and adds the arrow that begins or ends with the span. */
+void rs_tracing_describe(const reshard_exec *exec, const rs_parcel *parcel, rs_trace_event *event);
+void rs_tracing_arrow(reshard_exec *exec, const rs_parcel *parcel, const rs_trace_event *event);
 
 #endif

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * traffic.h - everything that does not go directly in a stage. Each ordered pair of ranks has one
- * stream of bytes (plan.h), cut into segments that pass through staging memory of a fixed size.
- * traffic_make.c sets this up, traffic.c runs it.
+ * traffic.h - everything that does not go directly. Each ordered pair of ranks has one stream of
+ * bytes in a stage (plan_inspect.h), cut into segments that pass through staging memory of a fixed
+ * size. traffic_make.c sets this up, traffic.c runs it.
+ *
+ * A lane is one direction to one peer: a stream, seen from one of its ends. A parcel is a segment
+ * under way, with its piece of staging.
  */
 #ifndef RS_EXEC_TRAFFIC_H
 #define RS_EXEC_TRAFFIC_H
@@ -14,9 +17,9 @@
 
 #include <stdbool.h>
 
-/* The stream of one pair of ranks, seen from one of its ends. */
 typedef struct rs_lane {
-    int64_t peer; /* index into the stage's list of peers */
+    bool sending;
+    const struct rs_exec_peer *peer;
     reshard_stream *stream;
     uint64_t bytes;
     size_t segment_bytes; /* where the stream is cut; the same at both ends */
@@ -26,60 +29,59 @@ typedef struct rs_lane {
     char cut_element[16];
 } rs_lane;
 
-/* A segment under way, and the staging it passes through. */
 typedef struct rs_parcel {
     reshard_request request, answer;
-    char *memory;
-    char *place; /* where the message's bytes are: `memory`, or the shard itself */
-    int64_t lane;
+    char *memory; /* staging */
+    char *place;  /* where the message's bytes are: `memory`, or the shard itself */
+    rs_lane *lane;
     int64_t number;    /* of this segment in its lane */
     uint64_t from, to; /* bytes of the lane's stream */
     void *notice;      /* staging only: where the segment is in the sender's memory */
     bool taken;        /* the request is complete; if receiving, the segment is unpacked too */
 } rs_parcel;
 
-/* Everything that this rank sends in a stage, or everything that it receives. */
-typedef struct rs_traffic {
-    bool sending;
-    int64_t lane_count;
-    rs_lane *lanes; /* ordered by round */
-    /* The run. Segments are started and finished in order. */
-    int64_t next_lane;
-    uint64_t next_byte;
+/* All lanes on which this rank sends in a stage, or all on which it receives. */
+typedef struct rs_lanes {
+    int64_t count;
+    rs_lane *items; /* ordered by round */
+    /* The run. Parcels are started and finished in order. */
+    int64_t next;       /* the lane of the next segment to be cut */
+    uint64_t next_byte; /* where that segment begins */
     int64_t started, finished;
-} rs_traffic;
+} rs_lanes;
 
-/* How much can be under way in one direction. The two ends of a lane may have different windows. */
-typedef struct rs_window {
-    int64_t parcel_count;
-    rs_parcel *parcels;
-    size_t parcel_bytes;
-} rs_window;
+/* What can be under way in one direction. The two ends of a lane may have different numbers. */
+typedef struct rs_parcels {
+    int64_t count;
+    rs_parcel *items;
+    size_t bytes; /* of staging for each */
+} rs_parcels;
 
-typedef struct rs_messages {
-    reshard_exec *exec;
+typedef struct rs_traffic {
     struct {
-        rs_traffic out, in;
+        rs_lanes out, in;
     } stages[RS_STAGES_MAX];
     size_t segment_bytes; /* where lanes to far peers are cut */
-    rs_window out, in;
-    char *scratch;
+    rs_parcels out, in;
+    char *scratch; /* contributions that have arrived and wait to be combined */
     size_t scratch_bytes;
-} rs_messages;
+} rs_traffic;
 
-/* Makes everything but the staging. *out_messages must be destroyed even after a failure. */
-reshard_status rs_messages_create(reshard_exec *exec, rs_messages **out_messages);
-void rs_messages_destroy(rs_messages *messages);
-size_t rs_messages_staging_bytes(const rs_messages *messages);
-void rs_messages_place(rs_messages *messages, char *staging);
-/* The memory for contributions that have arrived and wait to be combined. */
-const char *rs_messages_scratch(const rs_messages *messages);
+/* exec->traffic is made in three steps: empty; then the lanes of each stage, once its peers are
+ * known; then parcels and scratch, when all lanes and the places in scratch are known. */
+reshard_status rs_traffic_create(reshard_exec *exec);
+reshard_status rs_traffic_make_lanes(reshard_exec *exec, int32_t stage);
+reshard_status rs_traffic_make_parcels(reshard_exec *exec);
+void rs_traffic_destroy(reshard_exec *exec);
+/* The memory for all parcels, which the exec allocates. */
+size_t rs_traffic_staging_bytes(const rs_traffic *traffic);
+void rs_traffic_place(rs_traffic *traffic, char *staging);
 
 /* The last move of a stream that begins at or before a byte. */
 int64_t rs_stream_find(const reshard_stream *stream, uint64_t byte);
 
-/* Run the messages of stage exec->stage. The ways of its peers must be known. */
-reshard_status rs_messages_begin(rs_messages *messages);
-reshard_status rs_messages_progress(rs_messages *messages, bool *out_received, bool *out_sent);
+/* Run the traffic of stage exec->stage. The ways of its peers must be known. */
+reshard_status rs_traffic_begin(reshard_exec *exec);
+reshard_status rs_traffic_progress(reshard_exec *exec, bool *out_received, bool *out_sent);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "layout/derive.h"
 
+#include "base/context.h"
 #include "layout/layout.h"
 
 #include <string.h>
@@ -28,6 +29,51 @@ reshard_status rs_layout_simple(reshard_context *context, int32_t rank_count, in
     if (status == RESHARD_OK)
         status = reshard_spec_create(context, mesh, 1, &cut, &spec);
     status = rs_layout_take(context, status, spec, ndim, shape, out_layout);
+    reshard_mesh_release(mesh);
+    return status;
+}
+
+static reshard_status clone_mesh(reshard_context *context, const reshard_mesh *mesh,
+                                 reshard_mesh **out_mesh)
+{
+    const char *names[RESHARD_AXES_MAX];
+    int32_t size = reshard_mesh_size(mesh), count = reshard_mesh_axis_count(mesh);
+    int32_t *ranks = rs_allocate_array(context, (size_t)size, sizeof *ranks);
+    if (ranks == NULL)
+        return rs_allocation_status();
+    for (int32_t i = 0; i < size; i++)
+        ranks[i] = reshard_mesh_rank_at(mesh, i);
+    for (int32_t i = 0; i < count; i++)
+        names[i] = reshard_mesh_axis_name(mesh, i);
+    reshard_status status =
+        reshard_mesh_create(context, count, names, mesh->sizes, ranks, out_mesh);
+    rs_release(context, ranks, (size_t)size * sizeof *ranks);
+    return status;
+}
+
+reshard_status rs_layout_clone(reshard_context *context, const reshard_layout *layout,
+                               reshard_layout **out_layout)
+{
+    const reshard_spec *spec = layout->spec;
+    reshard_mesh *mesh = NULL;
+    reshard_spec *made = NULL;
+    reshard_shards *shards = NULL;
+    reshard_status status = RESHARD_OK;
+    if (spec->kind == RESHARD_SPEC_CUTS) {
+        status = clone_mesh(context, spec->mesh, &mesh);
+        if (status == RESHARD_OK)
+            status = reshard_spec_create(context, mesh, spec->cut_count, spec->cuts, &made);
+    } else if (spec->kind == RESHARD_SPEC_CALLBACK) {
+        status = reshard_layout_all_shards(layout, &shards);
+        if (status == RESHARD_OK)
+            status = reshard_spec_boxes(context, spec->cover, layout->ndim, layout->shape,
+                                        shards->count, shards->items, &made);
+    } else {
+        status = reshard_spec_boxes(context, spec->kind == RESHARD_SPEC_COVER, spec->ndim,
+                                    spec->shape, spec->shard_count, spec->shards, &made);
+    }
+    status = rs_layout_take(context, status, made, layout->ndim, layout->shape, out_layout);
+    reshard_shards_destroy(shards);
     reshard_mesh_release(mesh);
     return status;
 }

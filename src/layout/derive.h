@@ -21,6 +21,9 @@ RS_EXPORT reshard_status rs_layout_simple(reshard_context *context, int32_t rank
                                           int32_t rank, const reshard_placement *placement,
                                           int32_t ndim, const int64_t *shape,
                                           reshard_layout **out_layout);
+/* A copy in another context, which shares nothing with the layout. */
+reshard_status rs_layout_clone(reshard_context *context, const reshard_layout *layout,
+                               reshard_layout **out_layout);
 /* The same layout with another placement on its partial axes. If it has none, the layout itself is
  * retained and returned. */
 RS_EXPORT reshard_status rs_layout_replace_partial(reshard_layout *layout,

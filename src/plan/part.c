@@ -119,24 +119,25 @@ static bool ends_fit(const reshard_part_moves *moves, int32_t rank)
 }
 #endif
 
-static reshard_status work_out(reshard_part *part, const rs_template *template,
+static reshard_status work_out(reshard_context *context, rs_arena *arena,
+                               const rs_template *template, int32_t rank,
                                rs_template_moves *out_moves)
 {
-    reshard_status status = rs_effort_check(template, part->rank);
+    reshard_status status = rs_effort_check(template, rank);
     if (status != RESHARD_OK)
         return status;
     rs_rank_moves moves;
-    rs_family_init(&moves.receives, part->context, &part->arena);
-    rs_family_init(&moves.sends, part->context, &part->arena);
-    rs_family_init(&moves.keeps, part->context, &part->arena);
-    status = list_template(template, part->rank, &moves);
+    rs_family_init(&moves.receives, context, arena);
+    rs_family_init(&moves.sends, context, arena);
+    rs_family_init(&moves.keeps, context, arena);
+    status = list_template(template, rank, &moves);
     if (status == RESHARD_OK)
         status = rs_family_finish(&moves.receives, &out_moves->shown.receives);
     if (status == RESHARD_OK)
         status = rs_family_finish(&moves.sends, &out_moves->shown.sends);
     if (status == RESHARD_OK)
         status = rs_family_finish(&moves.keeps, &out_moves->shown.keeps);
-    assert(status != RESHARD_OK || ends_fit(&out_moves->shown, part->rank));
+    assert(status != RESHARD_OK || ends_fit(&out_moves->shown, rank));
     out_moves->singles_in = moves.receives.single_count;
     out_moves->singles_out = moves.sends.single_count;
     out_moves->singles_kept = moves.keeps.single_count;
@@ -234,6 +235,17 @@ static reshard_status transpose(rs_arena *arena, rs_template_moves *moves)
 
 /* ---- parts ----------------------------------------------------------------------------------- */
 
+reshard_status rs_part_work_out(reshard_context *context, rs_arena *arena, const reshard_plan *plan,
+                                int32_t rank, int32_t stage, int32_t template,
+                                rs_template_moves *out_moves)
+{
+    const rs_stage *s = &rs_plan_forward(plan)->stages[rs_plan_forward_stage(plan, stage)];
+    assert(template >= 0 && template <s->template_count);
+    memset(out_moves, 0, sizeof *out_moves);
+    reshard_status status = work_out(context, arena, &s->templates[template], rank, out_moves);
+    return status == RESHARD_OK && plan->transposed != NULL ? transpose(arena, out_moves) : status;
+}
+
 static reshard_status build(reshard_part *part)
 {
     const reshard_plan *forward = rs_plan_forward(part->plan);
@@ -244,11 +256,8 @@ static reshard_status build(reshard_part *part)
         if (part->stages[i] == NULL)
             return rs_allocation_status();
         for (int32_t t = 0; t < stage->template_count; t++) {
-            rs_template_moves *moves = &part->stages[i][t];
-            memset(moves, 0, sizeof *moves);
-            reshard_status status = work_out(part, &stage->templates[t], moves);
-            if (status == RESHARD_OK && part->plan->transposed != NULL)
-                status = transpose(&part->arena, moves);
+            reshard_status status = rs_part_work_out(part->context, &part->arena, part->plan,
+                                                     part->rank, i, t, &part->stages[i][t]);
             if (status != RESHARD_OK)
                 return status;
         }

@@ -20,6 +20,11 @@ struct reshard_part {
     rs_template_moves *stages[RS_STAGES_MAX]; /* indexed by stage of this plan, then by template */
 };
 
+/* Works out the moves of one template for any rank, without a part, in the arena. */
+reshard_status rs_part_work_out(reshard_context *context, rs_arena *arena, const reshard_plan *plan,
+                                int32_t rank, int32_t stage, int32_t template,
+                                rs_template_moves *out_moves);
+
 /* Sums of bytes that do not fit are UINT64_MAX. rs_part_check_stats refuses those. Errors:
  * RANGE. */
 reshard_part_stats rs_part_stats(const reshard_part *part);

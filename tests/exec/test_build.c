@@ -2,12 +2,14 @@
 /*
  * test_build.c - operations and peers that execs are built of: peers go round from the next higher
  * rank, operations are in the order that results depend on, all ranks decide alike who copies, and
- * together they write every target byte as often as the plan says.
+ * together they write every target byte as often as the plan says. Contributions that come as
+ * messages are in the same order.
  */
 #include "exec/exec.h"
 #include "tests/support/check.h"
 #include "tests/support/ranks.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { RANKS = 4 };
@@ -120,10 +122,64 @@ static void test_build__operations_and_peers(void **state)
     }
 }
 
+/* ---- messages -------------------------------------------------------------------------------- */
+
+static int compare_places(const void *a, const void *b)
+{
+    size_t x = *(const size_t *)a, y = *(const size_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* One rank's wish for messages holds for all: nobody is near, and of every row of a sum three
+ * contributions wait in scratch, apart from each other, for their turn. */
+static reshard_status look_at_messages(void *user, reshard_group *group)
+{
+    enum { BYTES = 64 * 64 * 4 / RANKS }; /* of a contribution to one rank's rows */
+    int32_t rank = reshard_group_rank(group), from_scratch = 0;
+    size_t places[RANKS];
+    reshard_exec_options options = {.size = sizeof options, .messages_only = rank == 2};
+    reshard_exec *exec = NULL;
+    TRY(reshard_exec_create(NULL, user, group, &options, &exec));
+    const rs_exec_stage *stage = &exec->stages[0];
+    CHECK(stage->peer_count == RANKS - 1 && stage->near_count == 0);
+    CHECK(stage->ordered && stage->keep_count == 0 && stage->operation_count == RANKS);
+    TRY(check_order(stage->operations, stage->operation_count, stage, rank));
+    for (int64_t i = 0; i < RANKS; i++) {
+        const rs_operation *o = &stage->operations[i];
+        CHECK(o->contributor == i && o->bytes == BYTES);
+        CHECK((o->peer == rank) == (o->source_slot != RS_SLOT_SCRATCH));
+        if (o->source_slot == RS_SLOT_SCRATCH)
+            places[from_scratch++] = o->source_offset;
+    }
+    CHECK(from_scratch == RANKS - 1);
+    qsort(places, RANKS - 1, sizeof *places, compare_places);
+    for (int i = 0; i < RANKS - 1; i++)
+        CHECK(places[i] == (size_t)i * BYTES);
+    CHECK(exec->traffic->scratch_bytes == (RANKS - 1) * BYTES);
+    reshard_exec_destroy(exec);
+    return RESHARD_OK;
+}
+
+static void test_build__contributions_wait_in_scratch(void **state)
+{
+    (void)state;
+    static const int64_t shape[] = {64, 64};
+    reshard_layout *from = NULL, *to = NULL;
+    reshard_plan *plan = NULL;
+    MUST(reshard_layout_parse(NULL, "4: P(sum)", 2, shape, &from));
+    MUST(reshard_layout_parse(NULL, "4: S(0)", 2, shape, &to));
+    MUST(reshard_plan_create_simple(NULL, from, to, RESHARD_F32, NULL, &plan));
+    run_ranks(RANKS, look_at_messages, plan);
+    reshard_plan_release(plan);
+    reshard_layout_release(from);
+    reshard_layout_release(to);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_build__operations_and_peers),
+        cmocka_unit_test(test_build__contributions_wait_in_scratch),
     };
     return cmocka_run_group_tests_name("build", tests, NULL, NULL);
 }

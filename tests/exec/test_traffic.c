@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_traffic.c - messages in rounds: with one parcel on each side, with few, and with segments so
+ * test_traffic.c - traffic in rounds: with one parcel on each side, with few, and with segments so
  * short that they end inside elements, in many orders of events. Nothing may get stuck, and every
  * byte arrives where the simulator of plans puts it.
  */
@@ -31,16 +31,16 @@ typedef struct squeeze {
     int64_t segments[RANKS];
 } squeeze;
 
-static void narrow(rs_window *window, int64_t parcels)
+static void narrow(rs_parcels *parcels, int64_t most)
 {
-    window->parcel_count = window->parcel_count < parcels ? window->parcel_count : parcels;
+    parcels->count = parcels->count < most ? parcels->count : most;
 }
 
-static void shorten(rs_traffic *traffic, size_t segment_bytes)
+static void shorten(rs_lanes *lanes, size_t segment_bytes)
 {
-    for (int64_t i = 0; i < traffic->lane_count; i++) {
-        if (traffic->lanes[i].segment_bytes > segment_bytes)
-            traffic->lanes[i].segment_bytes = segment_bytes;
+    for (int64_t i = 0; i < lanes->count; i++) {
+        if (lanes->items[i].segment_bytes > segment_bytes)
+            lanes->items[i].segment_bytes = segment_bytes;
     }
 }
 
@@ -53,18 +53,18 @@ static reshard_status run_narrow(void *user, reshard_group *group)
     (void)live_list_buffers(s->l->to, rank, targets);
     reshard_exec *exec = NULL;
     TRY(reshard_exec_create(NULL, s->l->plan, group, &s->l->options, &exec));
-    CHECK(exec->messages != NULL);
-    narrow(&exec->messages->out, s->parcels);
-    narrow(&exec->messages->in, s->parcels);
+    CHECK(exec->traffic != NULL);
+    narrow(&exec->traffic->out, s->parcels);
+    narrow(&exec->traffic->in, s->parcels);
     for (int32_t i = 0; i < exec->stage_count; i++) {
-        shorten(&exec->messages->stages[i].in, s->segment_bytes);
-        shorten(&exec->messages->stages[i].out, s->segment_bytes);
+        shorten(&exec->traffic->stages[i].in, s->segment_bytes);
+        shorten(&exec->traffic->stages[i].out, s->segment_bytes);
     }
     for (int i = 0; i < 2; i++) {
         TRY(reshard_exec_start(exec, (const void *const *)sources, targets));
         TRY(reshard_exec_wait(exec));
-        const rs_traffic *in = &exec->messages->stages[exec->stage_count - 1].in;
-        CHECK(in->started == in->finished && in->next_lane == in->lane_count);
+        const rs_lanes *in = &exec->traffic->stages[exec->stage_count - 1].in;
+        CHECK(in->started == in->finished && in->next == in->count);
         s->segments[rank] = in->started;
     }
     reshard_exec_destroy(exec);
@@ -107,15 +107,15 @@ static reshard_status run_near_and_far(void *user, reshard_group *group)
 {
     reshard_exec *exec = NULL;
     TRY(reshard_exec_create(NULL, user, group, NULL, &exec));
-    const rs_traffic *out = &exec->messages->stages[0].out;
-    CHECK(out->lane_count == RANKS - 1);
+    const rs_lanes *out = &exec->traffic->stages[0].out;
+    CHECK(out->count == RANKS - 1);
     bool all_near = true;
-    for (int64_t i = 0; i < out->lane_count; i++) {
-        const rs_exec_peer *peer = &exec->stages[0].peers[out->lanes[i].peer];
-        CHECK(out->lanes[i].segment_bytes == (peer->near ? (size_t)256 << 10 : (size_t)4 << 20));
+    for (int64_t i = 0; i < out->count; i++) {
+        const rs_exec_peer *peer = out->items[i].peer;
+        CHECK(out->items[i].segment_bytes == (peer->near ? (size_t)256 << 10 : (size_t)4 << 20));
         all_near = all_near && peer->near;
     }
-    size_t bytes = rs_messages_staging_bytes(exec->messages);
+    size_t bytes = rs_traffic_staging_bytes(exec->traffic);
     CHECK(bytes == (all_near ? (size_t)4 << 20 : (size_t)64 << 20));
     reshard_exec_destroy(exec);
     return RESHARD_OK;
