@@ -8,10 +8,12 @@
 
 #include "base/context.h"
 #include "base/error.h"
+#include "system/behind.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
@@ -42,6 +44,7 @@ struct rs_file {
     const rs_file_maker *maker;
     void *user;
     uint64_t bytes;
+    _Atomic(rs_behind *) behind; /* NULL: reads leave what they find in the page cache */
     size_t path_bytes;
     char path[];
 };
@@ -243,6 +246,7 @@ void rs_file_close(rs_file *file)
         return;
     if (file->maker != NULL)
         file->maker->destroy(file->user);
+    rs_behind_destroy(atomic_load(&file->behind));
     if (file->descriptor >= 0)
         (void)close(file->descriptor);
     rs_release(file->context, file, sizeof *file + file->path_bytes);
@@ -335,6 +339,7 @@ static reshard_status read_made(const rs_file *file, void *bytes, size_t count, 
 reshard_status rs_file_read(const rs_file *file, void *bytes, size_t count, uint64_t at)
 {
     char *to = bytes;
+    const uint64_t begin = at;
     if (file->maker != NULL)
         return read_made(file, bytes, count, at);
     while (count != 0) {
@@ -350,6 +355,27 @@ reshard_status rs_file_read(const rs_file *file, void *bytes, size_t count, uint
         at += (uint64_t)done;
         count -= (size_t)done;
     }
+    rs_behind_note(atomic_load_explicit(&file->behind, memory_order_acquire), begin,
+                   (size_t)(at - begin));
+    return RESHARD_OK;
+}
+
+reshard_status rs_file_begin_pass(rs_file *file)
+{
+    uint64_t bytes = 0;
+    rs_behind *behind = atomic_load(&file->behind), *made = NULL;
+    if (behind != NULL)
+        rs_behind_begin(behind);
+    if (behind != NULL || file->maker != NULL)
+        return RESHARD_OK;
+    reshard_status status = rs_file_size(file, &bytes);
+    if (status == RESHARD_OK)
+        status = rs_behind_create(file->context, file->descriptor, bytes, &made);
+    if (made == NULL)
+        return status;
+    rs_behind_begin(made);
+    if (!atomic_compare_exchange_strong(&file->behind, &behind, made))
+        rs_behind_destroy(made); /* another thread was faster */
     return RESHARD_OK;
 }
 

@@ -97,6 +97,10 @@ reshard_status rs_file_sync(rs_file *file);
 reshard_status rs_file_lock(rs_file *file);
 /* Hints that these bytes will be read soon, so that the system can read ahead. */
 void rs_file_announce(const rs_file *file, uint64_t at, uint64_t count);
+/* Begins a pass over the file in which most of it is read, and once. Until the file is closed or
+ * the next pass begins, what reads bring into the page cache is taken out again behind them, and
+ * what is there now stays (behind.h). Does nothing for made files. Errors: NO_MEMORY. */
+reshard_status rs_file_begin_pass(rs_file *file);
 /* Has the kernel share a range between the files, or a server copy it. *out_done is the number of
  * bytes copied. It is less than count if the kernel cannot copy (the rest of) the range, or would
  * only read and write it, which the caller does faster. That is not an error. */

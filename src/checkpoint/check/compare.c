@@ -184,8 +184,8 @@ static reshard_status blame(const reshard_checkpoint *checkpoint, reshard_status
 }
 
 /* Compares the bytes of all pairs, and the copies and checksums within each checkpoint.
- * Collective. */
-static reshard_status compare_bytes(compare_work *work)
+ * `again`: what differs will be read again. Collective. */
+static reshard_status compare_bytes(compare_work *work, bool again)
 {
     const reshard_comparison *comparison = work->comparison;
     const rs_team *team = &work->team;
@@ -196,6 +196,8 @@ static reshard_status compare_bytes(compare_work *work)
                                                         work->threads, THREAD_BYTES));
     for (int i = 0; status == RESHARD_OK && i < 2; i++)
         status = blame(sides[i], rs_crcs_check_all(sides[i], team));
+    for (int i = 0; !again && status == RESHARD_OK && i < 2; i++)
+        status = rs_team_agree(team, rs_engine_begin_pass(sides[i]));
     if (status != RESHARD_OK)
         return status;
     work->finding.a = comparison->a;
@@ -344,7 +346,8 @@ static reshard_status compare(compare_work *work, const reshard_comparison_optio
         status = rs_fail_within(rs_mapped_compare(work->comparison->mapped, &work->team), "%s",
                                 work->comparison->opened->path);
     if (status == RESHARD_OK)
-        status = options->by_digest ? compare_digests(work, options) : compare_bytes(work);
+        status = options->by_digest ? compare_digests(work, options)
+                                    : compare_bytes(work, options->measure != 0);
     if (status == RESHARD_OK && options->measure)
         status = rs_comparison_measure(work->comparison, &work->team, options, work->threads,
                                        THREAD_BYTES);

@@ -67,6 +67,8 @@ static reshard_status prepare(digest_work *work)
         status = rs_sums_create(work->context, work->route_count, &work->sums);
     if (status == RESHARD_OK)
         status = rs_crcs_create(checkpoint, work->route_count, work->routes, &work->crcs);
+    if (status == RESHARD_OK)
+        status = rs_engine_begin_pass(checkpoint);
     return status;
 }
 

@@ -375,7 +375,10 @@ static reshard_status write_all(rs_conversion_run *run, reshard_conversion_repor
     report->bytes_resumed = count_done(run);
     atomic_store(&run->engine.bytes_done, report->bytes_resumed);
     run->bytes_recorded = report->bytes_resumed;
-    status = with_sums(run, report, run_blocks);
+    if (!run->options.verify) /* which reads the source again */
+        status = rs_team_agree(run->team, rs_engine_begin_pass(run->conversion->source));
+    if (status == RESHARD_OK)
+        status = with_sums(run, report, run_blocks);
     run->overflows = atomic_load(&run->engine.values_overflowed);
     if (status == RESHARD_OK)
         status = finish_crcs(run, report);

@@ -40,6 +40,14 @@ reshard_status rs_engine_list_files(rs_arena *arena, const reshard_checkpoint *c
     return RESHARD_OK;
 }
 
+reshard_status rs_engine_begin_pass(const reshard_checkpoint *checkpoint)
+{
+    reshard_status status = RESHARD_OK;
+    for (int32_t i = 0; status == RESHARD_OK && i < checkpoint->file_count; i++)
+        status = rs_file_begin_pass(checkpoint->files[i].file);
+    return status;
+}
+
 /* ---- one thread ------------------------------------------------------------------------------ */
 
 typedef struct engine_run {

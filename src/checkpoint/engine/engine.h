@@ -67,6 +67,9 @@ void rs_engine_share_memory(size_t memory_bytes, bool adapts, int32_t *threads,
 /* The open files of a checkpoint by number, as `sources` and `targets` have them; in the arena. */
 reshard_status rs_engine_list_files(rs_arena *arena, const reshard_checkpoint *checkpoint,
                                     rs_file ***out_files);
+/* Says that the next run reads the checkpoint's files once, and that nobody reads them again right
+ * after it, so that they need not stay in the page cache (rs_file_begin_pass). */
+reshard_status rs_engine_begin_pass(const reshard_checkpoint *checkpoint);
 /* Runs the blocks block_begin .. block_end-1. Returns the first error of any thread, with its
  * text. */
 reshard_status rs_engine_run(rs_engine *engine);
