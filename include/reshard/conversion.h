@@ -117,12 +117,12 @@ typedef struct reshard_conversion_report {
     /* of bytes_written: shared by the file system, or copied by its server */
     uint64_t bytes_shared;
     uint64_t bytes_resumed;   /* done by an earlier run */
-    uint64_t bytes_digested;  /* digested on their way through memory */
+    uint64_t bytes_digested;  /* digested on their way through memory, see below */
     int64_t tensors_digested; /* tensors whose bytes were all digested */
     /* Digests of what was read and of what was written, as reshard_checkpoint_digest gives them. ""
      * if some bytes did not pass through memory (shared, or done by an earlier run) and verify was
      * not set; source_digest is also "" if some of the source's tensors were left out, and with a
-     * map. */
+     * map. bytes_digested then counts tensors that are cast as they are written. */
     char source_digest[RESHARD_DIGEST_TEXT], digest[RESHARD_DIGEST_TEXT];
     uint64_t bytes_verified; /* of the output, read back and compared */
     /* Values that are finite in the source but no longer after the cast. Without verify, values

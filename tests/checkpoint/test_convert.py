@@ -253,6 +253,12 @@ class Digests(ConvertTest):
             options += ["--rules", self.rules] if options else []
             report = self.convert("source", f"cast{number}", "--dtype", "rows=bf16", *options)
             self.check(report, self.digest, digest_of(cast))
+        del cast["all"]
+        for verify in [[], ["--verify"]]:
+            report = self.convert("source", f"some{len(verify)}", "--dtype", "rows=bf16", "--exclude", "all", *verify)
+            self.assertNotIn("source_digest", report) # so what is read is not digested where it is cast
+            self.assertEqual((report["digest"], report["tensors_digested"]), (digest_of(cast), len(cast)))
+            self.assertEqual(report["bytes_digested"], sum(len(entry[2]) for entry in cast.values()))
 
     def test_blocks_of_large_tensors(self):
         """Several blocks of a tensor, by several threads, both sides in turn the one with longer rows."""

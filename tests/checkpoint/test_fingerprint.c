@@ -231,15 +231,17 @@ static void test_fingerprint__refused_shapes(void **state)
 static void test_fingerprint__fast_equals_plain(void **state)
 {
     fixture *given = *state;
-    rs_fingerprint_code plain = *given->code, narrow = *given->code;
-    const rs_fingerprint_code *ways[] = {&plain, &narrow, given->code};
+    rs_fingerprint_code plain = *given->code, narrow = *given->code, wide = *given->code;
+    const rs_fingerprint_code *ways[] = {&plain, &narrow, &wide, given->code};
     plain.remainder = rs_remainder_by_tables;
     plain.multiply = rs_multiply_by_bits;
-    narrow.wide = false;
+    narrow.blocks_at_once = 1;
+    if (wide.blocks_at_once == 4)
+        wide.blocks_at_once = 2;
     for (size_t count = 1; count < 700; count++) {
         for (size_t at = 0; at < 16; at += count % 3 + 1) {
-            rs_fingerprint_writer writers[3];
-            for (int i = 0; i < 3; i++) {
+            rs_fingerprint_writer writers[4];
+            for (int i = 0; i < 4; i++) {
                 rs_fingerprint_begin(&writers[i], ways[i]);
                 for (uint64_t place = 5; place < (uint64_t)1 << 62; place *= 123457)
                     rs_fingerprint_add_run(&writers[i], place, given->bytes + at, count);

@@ -172,11 +172,19 @@ static bool are_all(const reshard_checkpoint *source, int64_t count,
     return taken_aside == 0 && count == source->tensor_count - aside;
 }
 
+/* Whether the digest of the source can be reported. What a map reads is summed as what it makes,
+ * which is not the source. */
+static bool reports_source(const reshard_conversion *conversion)
+{
+    const rs_target *target = &conversion->target;
+    return target->mapped == NULL && conversion->source->unreadable_count == 0 &&
+           are_all(conversion->source, target->tensor_count, target->stored);
+}
+
 /* Computes the digests of both sides from the sums of all ranks. */
 static reshard_status finish_sums(const rs_conversion_run *run, const rs_sums *sums,
                                   reshard_conversion_report *report)
 {
-    const reshard_checkpoint *source = run->conversion->source;
     const rs_target *target = &run->conversion->target;
     int64_t count = target->tensor_count;
     size_t bytes = (size_t)count * 2 * sizeof(rs_tensor_sum);
@@ -194,7 +202,9 @@ static reshard_status finish_sums(const rs_conversion_run *run, const rs_sums *s
         int64_t tensor = run->conversion->routes[i].target - target->tensors;
         from[tensor].sum = sums->items[i].source;
         to[tensor].sum = sums->items[i].target;
-        report->bytes_digested += sums->items[i].source.bytes;
+        report->bytes_digested += sums->target_only && run->conversion->routes[i].casts
+                                      ? sums->items[i].target.bytes
+                                      : sums->items[i].source.bytes;
     }
     for (int64_t i = 0; target->owners != NULL && i < count; i++) {
         if (target->owners[i] >= 0) {
@@ -205,9 +215,7 @@ static reshard_status finish_sums(const rs_conversion_run *run, const rs_sums *s
     reshard_status status =
         rs_tensor_sums_finish(sums->code, count, to, &report->tensors_digested, report->digest);
     report->source_digest[0] = '\0';
-    /* What a map reads is summed as what it makes, which is not the source. */
-    if (status == RESHARD_OK && target->mapped == NULL && source->unreadable_count == 0 &&
-        are_all(source, count, target->stored))
+    if (status == RESHARD_OK && !sums->target_only)
         status = rs_tensor_sums_finish(sums->code, count, from, &report->tensors_digested,
                                        report->source_digest);
     rs_release(run->context, from, bytes);
@@ -229,8 +237,10 @@ static reshard_status with_sums(rs_conversion_run *run, reshard_conversion_repor
     rs_sums *sums = NULL;
     reshard_status status =
         rs_team_agree(run->team, rs_sums_create(run->context, run->conversion->route_count, &sums));
-    if (status == RESHARD_OK)
+    if (status == RESHARD_OK) {
+        sums->target_only = !reports_source(run->conversion);
         status = body(run, sums);
+    }
     if (status == RESHARD_OK)
         status = report_sums(run, sums, report);
     rs_sums_destroy(sums);

@@ -6,18 +6,20 @@
  * PCLMULQDQ", 2009), in the order of memory: a block of 128 bits, low + high * x^64, is brought
  * back by n bits as low * x^-n + high * x^(64-n). Both constants are reduced to 64 bits, so the sum
  * has 127 bits and can simply be added to the next block. Working on four blocks at a time hides
- * the latency of the multiply; if the processor multiplies registers of two blocks, four of these
- * are used instead. The last reduction is Barrett's.
+ * the latency of the multiply; if the processor multiplies registers of two or four blocks, 128
+ * bytes in such registers are used instead. The last reduction is Barrett's.
  */
 #include "checkpoint/engine/fingerprint_code.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)
 
 #include <immintrin.h>
+#include <stdbool.h>
 #include <string.h>
 
 #define CARRYLESS __attribute__((target("pclmul")))
 #define WIDE __attribute__((target("avx2,pclmul,vpclmulqdq")))
+#define WIDEST __attribute__((target("avx512f,pclmul,vpclmulqdq")))
 #define LANES 4
 /* for shorter runs, the longer tail costs more than it saves */
 #define WIDE_BYTES_MIN ((size_t)256)
@@ -148,6 +150,50 @@ WIDE static void fold_wide_groups(const rs_fingerprint_code *code, const unsigne
     out[1] = join_blocks(b[LANES - 1], &code->moduli[1]);
 }
 
+WIDEST static inline __m512i load_four_blocks(const unsigned char *bytes)
+{
+    return _mm512_loadu_si512((const void *)bytes);
+}
+
+/* Brings four blocks back, and adds the next four. */
+WIDEST static inline __m512i bring_four_back(__m512i blocks, __m512i constants, __m512i next)
+{
+    return _mm512_ternarylogic_epi64(_mm512_clmulepi64_epi128(blocks, constants, 0x00),
+                                     _mm512_clmulepi64_epi128(blocks, constants, 0x11), next, 0x96);
+}
+
+/* Joins the eight blocks of two registers. */
+WIDEST static inline __m128i join_all(__m512i first, __m512i second, const rs_modulus *modulus)
+{
+    unsigned char bytes[128];
+    __m128i constants = load_pair(modulus->back_16);
+    _mm512_storeu_si512((void *)bytes, first);
+    _mm512_storeu_si512((void *)(bytes + 64), second);
+    __m128i sum = load_block(bytes);
+    for (int i = 1; i < 8; i++)
+        sum = _mm_xor_si128(bring_back(sum, constants), load_block(bytes + 16 * i));
+    return sum;
+}
+
+/* Like fold_wide_groups, in two registers of four blocks each. */
+WIDEST static void fold_widest_groups(const rs_fingerprint_code *code, const unsigned char *bytes,
+                                      size_t group_count, __m128i out[RS_MODULI])
+{
+    __m512i back_a = _mm512_broadcast_i32x4(load_pair(code->moduli[0].back_128));
+    __m512i back_b = _mm512_broadcast_i32x4(load_pair(code->moduli[1].back_128));
+    __m512i a0 = load_four_blocks(bytes), a1 = load_four_blocks(bytes + 64), b0 = a0, b1 = a1;
+    for (size_t group = 1; group < group_count; group++) {
+        bytes += 128;
+        __m512i next = load_four_blocks(bytes), last = load_four_blocks(bytes + 64);
+        a0 = bring_four_back(a0, back_a, next);
+        b0 = bring_four_back(b0, back_b, next);
+        a1 = bring_four_back(a1, back_a, last);
+        b1 = bring_four_back(b1, back_b, last);
+    }
+    out[0] = join_all(a0, a1, &code->moduli[0]);
+    out[1] = join_all(b0, b1, &code->moduli[1]);
+}
+
 CARRYLESS static uint64_t remainder_carryless(const rs_fingerprint_code *code,
                                               const unsigned char *bytes, size_t count,
                                               uint64_t out[RS_MODULI])
@@ -155,10 +201,12 @@ CARRYLESS static uint64_t remainder_carryless(const rs_fingerprint_code *code,
     __m128i folded[RS_MODULI] = {_mm_setzero_si128(), _mm_setzero_si128()};
     __m128i back_a = load_pair(code->moduli[0].back_16);
     __m128i back_b = load_pair(code->moduli[1].back_16);
-    bool wide = code->wide && count >= WIDE_BYTES_MIN;
+    bool wide = code->blocks_at_once > 1 && count >= WIDE_BYTES_MIN;
     size_t group_bytes = (wide ? 32 : 16) * LANES;
     size_t at = count / group_bytes * group_bytes;
-    if (wide)
+    if (wide && code->blocks_at_once == 4)
+        fold_widest_groups(code, bytes, at / group_bytes, folded);
+    else if (wide)
         fold_wide_groups(code, bytes, at / group_bytes, folded);
     else if (at != 0)
         fold_groups(code, bytes, at / group_bytes, folded);
@@ -186,7 +234,8 @@ void rs_fingerprint_use_carryless(rs_fingerprint_code *code)
         return;
     code->remainder = remainder_carryless;
     code->multiply = multiply_carryless;
-    code->wide = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("vpclmulqdq");
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("vpclmulqdq"))
+        code->blocks_at_once = __builtin_cpu_supports("avx512f") ? 4 : 2;
 }
 
 #else

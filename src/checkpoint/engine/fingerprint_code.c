@@ -140,7 +140,7 @@ reshard_status rs_fingerprint_code_create(reshard_context *context, rs_fingerpri
     code->context = context;
     code->remainder = rs_remainder_by_tables;
     code->multiply = rs_multiply_by_bits;
-    code->wide = false;
+    code->blocks_at_once = 1;
     for (int m = 0; m < RS_MODULI; m++)
         fill_modulus(&code->moduli[m], lows[m]);
     rs_fingerprint_use_carryless(code);

@@ -13,8 +13,6 @@
 
 #include "checkpoint/engine/fingerprint.h"
 
-#include <stdbool.h>
-
 #define RS_MODULI 2
 
 typedef struct rs_modulus {
@@ -41,7 +39,7 @@ struct rs_fingerprint_code {
     reshard_context *context;
     rs_remainder_fn remainder;
     rs_multiply_fn multiply;
-    bool wide; /* two blocks can be multiplied at once */
+    int blocks_at_once; /* that one instruction multiplies: 1, 2 or 4 */
     rs_modulus moduli[RS_MODULI];
 };
 
@@ -51,7 +49,8 @@ uint64_t rs_remainder_by_tables(const rs_fingerprint_code *code, const unsigned 
 void rs_multiply_by_bits(const rs_fingerprint_code *code, const uint64_t a[RS_MODULI],
                          const uint64_t b[RS_MODULI], uint64_t out[RS_MODULI]);
 
-/* Sets both functions to the carry-less versions, and `wide`, if this processor supports them. */
+/* Sets both functions to the carry-less versions, and blocks_at_once, if this processor supports
+ * them. */
 void rs_fingerprint_use_carryless(rs_fingerprint_code *code);
 
 #endif

@@ -141,6 +141,8 @@ void rs_block_sums_begin(rs_block_sums *block, rs_sums *sums, const rs_route *ro
                                                 row_length(route->source, route->source->pieces);
     block->on_target = route->tiles && (both || target_is_longer);
     block->on_source = both || !block->on_target;
+    if (route->casts && sums->target_only)
+        block->on_source = false;
 }
 
 static bool is_first(const rs_block_sums *block, int64_t piece)

@@ -6,7 +6,8 @@
  *    two splits are. It is summed on the side with the longer rows, which is cheaper.
  * 2. Block 0 and every 16th block after it are summed on both sides. If the two sums differ, memory
  *    or the program has changed bytes in between.
- * 3. With a cast, each side has a sum of its own, and every block is summed on both sides.
+ * 3. With a cast, each side has a sum of its own, and every block is summed on both sides; or, if
+ *    the source's digest will not be reported, on the target's side only.
  * 4. Sums add up over blocks, threads and ranks. If all blocks of a tensor passed through memory,
  *    their sum is its digest, without another read. This is not so for blocks that the kernel
  *    copied or that an earlier run wrote.
@@ -29,6 +30,7 @@ typedef struct rs_sums {
     reshard_context *context;
     rs_fingerprint_code *code;
     int64_t count;
+    bool target_only;    /* nobody asks for source sums; set by the caller before threads run */
     rs_mutex mutex;      /* guards items while threads run */
     rs_route_sum *items; /* one for each route */
 } rs_sums;
