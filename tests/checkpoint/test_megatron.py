@@ -208,9 +208,15 @@ class Out(MegatronTest):
             self.assertEqual(chunks[name], sorted(megatron_files.chunks(name, array[1], tp, gated, padded)), name)
         common = torch_files.load_value(values.pop("common_state/shard_0_1"))
         state = {"checkpoint_version": 3.0, "iteration": 0, "content_metadata": {"singleton_local_shards": False, "chained_optim_avoid_prefix": True}}
+        model = json.loads(common[0].pop("reshard_model"))
         self.assertEqual(common, [state])
+        for key, value in model.items():
+            self.assertEqual(value, made.config()[key], key)
+        self.assertLessEqual({"model_type", "num_attention_heads", "num_key_value_heads", "head_dim"}, set(model))
         with open(inside + "/common.pt", "rb") as stream:
-            self.assertEqual(torch_files.load_value(stream.read()), state)
+            found = torch_files.load_value(stream.read())
+        self.assertEqual(json.loads(found.pop("reshard_model")), model)
+        self.assertEqual(found, state)
         self.assertEqual(set(values), megatron_files.extra_states(want) if extras else set())
         for value in values.values():
             self.assertEqual(torch_files.load_value(value), [None])
@@ -311,6 +317,49 @@ class Out(MegatronTest):
         for name in os.listdir(self.at("whole/release")):
             with open(self.at(f"whole/release/{name}"), "rb") as one, open(self.at(f"b/release/{name}"), "rb") as other:
                 self.assertEqual(one.read(), other.read(), name)
+
+    def test_another_configuration_on_the_way_back(self):
+        """The common state has the numbers that shapes do not show; so has a config.json that was copied along."""
+        made = family("llama")
+        hf, _ = made.make()
+        config = {**made.config(), "rope_theta": 500000.0, "rms_norm_eps": 1e-5}
+        self.write_hf("a", hf, config)
+        self.convert("a", "b", *TO_MEGATRON)
+        changes = [{"num_attention_heads": 4, "num_key_value_heads": 1, "head_dim": made.head * 2}, {"rope_theta": 10000}, {"rms_norm_eps": 1e-6},
+                   {"text_config": {"rope_theta": 10000.0}, "rope_theta": None}, {"rope_parameters": {"rope_theta": 10000.0}, "rope_theta": None}]
+        both = [("num_attention_heads", made.heads, 4), ("rope_theta", 500000.0, 10000), ("rms_norm_eps", 1e-05, 1e-06), ("rope_theta", 500000.0, 10000.0),
+                ("rope_theta", 500000.0, 10000.0)]
+        for source, told in (("b", "its files say"), ("b/release", "its files say"), ("alone", "its files say"), ("beside", "its own config.json says"), ("titan", "its own config.json says")):
+            if source == "alone":
+                os.rename(self.at("b/release"), self.at("alone"))
+            if source == "titan":  # the rows of another naming are ordered by heads, too
+                self.convert("a", "titan", "--as", "titan")
+            if source == "beside":  # a folder with config.json and without the common state's words
+                self.write_megatron("beside", made, made.stacked(family("llama").make()[1]))
+                self.write_config("beside", config)
+            for change, (key, own, other) in zip(changes, both):
+                given = {**config, **change}
+                self.write_config("other", {k: v for k, v in given.items() if v is not None})
+                self.fails(source, "x", *TO_HF, "--config", self.at("other"), words=f"{told} that {key} is {own}, but config.json that it is {other};")
+            # The same numbers, spelt otherwise; and what is set counts as it is.
+            self.write_config("other", {**config, "rope_theta": 500000, "max_position_embeddings": 7, "model_type": "llama"})
+            self.convert(source, "x-" + source.replace("/", "-"), *TO_HF, "--config", self.at("other"))
+            self.check_hf("x-" + source.replace("/", "-"), hf)
+
+    def test_arguments_that_say_how_to_compute(self):
+        """Arguments of converters are not always those of the model: what orders no rows is warned about."""
+        made = family("llama")
+        hf, mc = made.make()
+        for number, (kind, warns) in enumerate((("rope", True), ("learned_absolute", False))):
+            self.write_megatron(f"a{number}", made, made.stacked(mc), args={**made.args(), "rotary_base": 10000, "position_embedding_type": kind})
+            self.write_config(f"a{number}", {**made.config(), "rope_theta": 500000.0})
+            done = support.run("convert", self.at(f"a{number}"), self.at(f"b{number}"), *TO_HF)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual("its files say that rope_theta is 10000, but config.json that it is 500000.0" in done.stderr, warns, done.stderr)
+            self.check_hf(f"b{number}", hf)
+        # Not every head has keys of its own unless config.json says otherwise.
+        self.write_config("a0", {key: value for key, value in made.config().items() if key != "num_key_value_heads"})
+        self.fails("a0", "x", *TO_HF, words=f"its files say that num_key_value_heads is {made.groups}, but config.json that it is {made.heads};")
 
     def test_refusals(self):
         made = family("llama")

@@ -10,7 +10,6 @@
 #include "checkpoint/rules/config.h"
 #include "checkpoint/view/mapped.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 reshard_status rs_donor_open(rs_donor *donor, const rs_target *target,
@@ -43,53 +42,16 @@ reshard_status rs_donor_open(rs_donor *donor, const rs_target *target,
     return status;
 }
 
-/* Numbers that shapes do not show, or not by themselves. How many tokens a model may see is not
- * among them: files differ in it on purpose. */
-static const char *const compared[] = {
-    "num_attention_heads",
-    "num_key_value_heads",
-    "head_dim",
-    "rope_theta",
-    "rms_norm_eps",
-    "num_experts_per_tok",
-    "attn_logit_softcapping",
-    "routed_scaling_factor",
-    "first_k_dense_replace",
-    "final_logit_softcapping",
-    "attention_multiplier",
-    "embedding_multiplier",
-    "residual_multiplier",
-    "logits_scaling",
-    "qk_rope_head_dim",
-    "v_head_dim",
-};
-
-/* Reads a number, as precisely as key-values have it. */
-static bool read_number(const rs_config *config, const char *key, float *out_number)
-{
-    const char *text = rs_config_find_json(config, key);
-    char *end = NULL;
-    if (text == NULL)
-        return false;
-    *out_number = (float)strtod(text, &end);
-    return end != text && *end == '\0';
-}
-
 static reshard_status compare_numbers(const char *path, const rs_config *theirs,
                                       const rs_config *ours)
 {
-    for (size_t i = 0; i < sizeof compared / sizeof *compared; i++) {
-        float wanted = 0, found = 0;
-        if (!read_number(theirs, compared[i], &wanted) || !read_number(ours, compared[i], &found) ||
-            wanted == found)
-            continue;
-        return rs_fail_about(RESHARD_ERR_MISMATCH, path,
-                             "by its key-values %s is %s, but by config.json of the model that is "
-                             "to be written it is %s; follow a file of the same model",
-                             compared[i], rs_config_find_json(theirs, compared[i]),
-                             rs_config_find_json(ours, compared[i]));
-    }
-    return RESHARD_OK;
+    rs_config_clash clash;
+    if (!rs_config_contradicts(theirs, ours, RS_CONFIG_ALL, &clash))
+        return RESHARD_OK;
+    return rs_fail_about(RESHARD_ERR_MISMATCH, path,
+                         "by its key-values %s is %s, but by config.json of the model that is to "
+                         "be written it is %s; follow a file of the same model",
+                         clash.key, clash.one, clash.other);
 }
 
 reshard_status rs_donor_check(const rs_donor *donor, const rs_target *target)

@@ -97,8 +97,6 @@ static reshard_status compare_sizes(rs_target *target, const reshard_conversion_
     const reshard_checkpoint *source = target->source;
     rs_sizes sizes;
     reshard_status status = RESHARD_OK;
-    if (source->sizes_compared)
-        return RESHARD_OK;
     if (book->rules == NULL)
         status = rs_config_init_for(&book->config, source, options->set_count, options->sets);
     /* Whole tensors need no config.json: one that is not valid JSON is copied as it is. */
@@ -106,6 +104,8 @@ static reshard_status compare_sizes(rs_target *target, const reshard_conversion_
         rs_config_release(&book->config);
         return RESHARD_OK;
     }
+    if (status == RESHARD_OK && source->sizes_compared)
+        return RESHARD_OK;
     if (status == RESHARD_OK)
         status = rs_sizes_compare(source, &book->config, book->rules, &sizes);
     if (status != RESHARD_OK || sizes.wrong == 0)

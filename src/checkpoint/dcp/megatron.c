@@ -124,7 +124,7 @@ static const struct {
 };
 #define NUMBER_COUNT (sizeof numbers / sizeof *numbers)
 #define LATENT_COUNT (sizeof latents / sizeof *latents)
-#define KEYS_MAX (NUMBER_COUNT + LATENT_COUNT + 4)
+#define KEYS_MAX (NUMBER_COUNT + LATENT_COUNT + 5)
 
 typedef struct learning {
     const rs_pickle_node *arguments; /* a dict */
@@ -161,6 +161,14 @@ static void add_dense(learning *l)
         l->keys[l->count++] = (rs_stored_key){"first_k_dense_replace", (int64_t)dense};
 }
 
+/* Does the model have rotary embeddings? */
+static bool has_angles(const learning *l)
+{
+    rs_slice kind;
+    return rs_pickle_text(rs_pickle_get(l->arguments, "position_embedding_type"), &kind) &&
+           rs_slice_equals(kind, "rope");
+}
+
 static void learn_arguments(learning *l)
 {
     const rs_pickle_node *tied = rs_pickle_get(l->arguments, "untie_embeddings_and_output_weights");
@@ -168,8 +176,10 @@ static void learn_arguments(learning *l)
         add_number(l, numbers[i].argument, numbers[i].key);
     for (size_t i = 0; is_true(l, "multi_latent_attention") && i < LATENT_COUNT; i++)
         add_number(l, latents[i].argument, latents[i].key);
-    if (is_true(l, "group_query_attention"))
-        add_number(l, "num_query_groups", "num_key_value_heads");
+    add_number(l, is_true(l, "group_query_attention") ? "num_query_groups" : "num_attention_heads",
+               "num_key_value_heads");
+    if (has_angles(l))
+        add_number(l, "rotary_base", "rope_theta");
     if (rs_pickle_is(tied, RS_PICKLE_BOOL))
         l->keys[l->count++] = (rs_stored_key){"tie_word_embeddings", !tied->truth};
     if (is_true(l, "attention_output_gate"))
@@ -211,6 +221,21 @@ static reshard_status note_arguments(reshard_checkpoint *checkpoint, const learn
     return status;
 }
 
+/* Keeps what reshard noted about the model, if it wrote the folder. */
+static reshard_status keep_record(reshard_checkpoint *checkpoint, const rs_pickle_node *node)
+{
+    rs_slice text;
+    if (!rs_pickle_text(node, &text))
+        return RESHARD_OK;
+    char *record = rs_arena_allocate(&checkpoint->arena, text.count + 1);
+    if (record == NULL)
+        return rs_allocation_status();
+    memcpy(record, text.bytes, text.count);
+    record[text.count] = '\0';
+    checkpoint->record = record;
+    return RESHARD_OK;
+}
+
 reshard_status rs_megatron_learn(reshard_checkpoint *checkpoint, int32_t common_file)
 {
     static const char *const own[] = {RS_MEGATRON_ABOUT_NAME, RS_MEGATRON_LATEST_NAME, NULL};
@@ -218,13 +243,16 @@ reshard_status rs_megatron_learn(reshard_checkpoint *checkpoint, int32_t common_
     bool has_config = false;
     checkpoint->own_names = own;
     checkpoint->is_megatron = true;
-    const rs_pickle_node *arguments = rs_pickle_get(find_common(checkpoint, common_file), "args");
+    const rs_pickle_node *common = find_common(checkpoint, common_file);
+    const rs_pickle_node *arguments = rs_pickle_get(common, "args");
     if (rs_pickle_is_call(arguments, "argparse", "Namespace"))
         l.arguments = rs_pickle_dict(arguments->call->state);
     if (l.arguments != NULL)
         learn_arguments(&l);
     reshard_status status =
         rs_store_look_above(checkpoint, "../" RS_MEGATRON_LATEST_NAME, &has_config);
+    if (status == RESHARD_OK)
+        status = keep_record(checkpoint, rs_pickle_get(common, RS_MEGATRON_RECORD_KEY));
     checkpoint->key_count = l.count;
     checkpoint->keys = rs_arena_copy(&checkpoint->arena, l.keys, (size_t)l.count, sizeof *l.keys);
     if (status == RESHARD_OK && checkpoint->keys == NULL)

@@ -23,6 +23,9 @@
 #include <stdint.h>
 
 #define RS_MEGATRON_COMMON_NAME "common.pt"
+/* In the common state of folders that reshard wrote: a JSON text of what no shape shows. Megatron
+ * does not look at it. */
+#define RS_MEGATRON_RECORD_KEY "reshard_model"
 #define RS_MEGATRON_COMMON_KEY "common_state/shard_0_1"
 #define RS_MEGATRON_ABOUT_NAME "metadata.json"
 #define RS_MEGATRON_LATEST_NAME "latest_checkpointed_iteration.txt"

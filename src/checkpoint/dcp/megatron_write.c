@@ -9,6 +9,7 @@
 #include "checkpoint/dcp/dcp_write.h"
 #include "checkpoint/select/parameter.h"
 #include "checkpoint/torch/torch_save.h"
+#include "text/json_writer.h"
 #include "text/text.h"
 
 #include <stdio.h>
@@ -225,8 +226,8 @@ static reshard_status add_extra(value_list *list, const rs_stored_tensor *tensor
 }
 
 /* Writes the dict of the common state; in a list, if it is an entry. */
-static reshard_status write_common(rs_target *target, int64_t iteration, bool in_list,
-                                   rs_dcp_value *out_value)
+static reshard_status write_common(rs_target *target, int64_t iteration, rs_slice record,
+                                   bool in_list, rs_dcp_value *out_value)
 {
     rs_pickle_writer w;
     rs_slice bytes;
@@ -246,6 +247,8 @@ static reshard_status write_common(rs_target *target, int64_t iteration, bool in
     rs_pickle_write_text(&w, rs_slice_of("chained_optim_avoid_prefix"));
     rs_pickle_write_bool(&w, true);
     rs_pickle_write_dict_end(&w);
+    rs_pickle_write_text(&w, rs_slice_of(RS_MEGATRON_RECORD_KEY));
+    rs_pickle_write_text(&w, record);
     rs_pickle_write_dict_end(&w);
     if (in_list)
         rs_pickle_write_list_end(&w);
@@ -267,11 +270,18 @@ static reshard_status list_values(const rs_laying *laying, bool has_extras, mega
     /* [None], as Python pickles it in protocol 2 */
     static const char none_list[] = "\x80\x02]Na.";
     rs_dcp_value entry, empty = {.pickle = {none_list, sizeof none_list - 1}};
-    reshard_status status = rs_dcp_value_measure(target->context, &empty);
+    rs_json_writer record;
+    rs_json_writer_init(&record, target->context);
+    rs_config_record(&laying->cuts->book.config, &record);
+    rs_slice said = {record.bytes, (size_t)record.count};
+    reshard_status status = record.status;
     if (status == RESHARD_OK)
-        status = write_common(target, notes->iteration, false, &notes->common);
+        status = rs_dcp_value_measure(target->context, &empty);
     if (status == RESHARD_OK)
-        status = write_common(target, notes->iteration, true, &entry);
+        status = write_common(target, notes->iteration, said, false, &notes->common);
+    if (status == RESHARD_OK)
+        status = write_common(target, notes->iteration, said, true, &entry);
+    rs_json_writer_release(&record);
     if (status == RESHARD_OK)
         status = add_value(list, rs_slice_of(RS_MEGATRON_COMMON_KEY), &entry);
     for (int64_t i = 0; status == RESHARD_OK && has_extras && i < target->tensor_count; i++)

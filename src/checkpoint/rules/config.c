@@ -8,6 +8,7 @@
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/error.h"
+#include "checkpoint/rules/number.h"
 #include "system/file.h"
 #include "text/json.h"
 #include "text/text.h"
@@ -25,7 +26,7 @@ typedef struct rs_config_item {
     const char *name;
     int64_t value;
     const char *text; /* NULL: a number */
-    const char *json; /* as in the file; NULL: the user set it */
+    const char *json; /* as in the file */
     bool is_number;
     bool asked; /* rs_config_find found it */
 } rs_config_item;
@@ -78,8 +79,12 @@ static reshard_status add_sets(rs_config *config, int32_t count, const char *con
                 return rs_fail(RESHARD_ERR_INVALID, "set \"%.100s\": the key is set twice",
                                sets[i]);
         }
+        const char *json = rs_arena_copy(&config->arena, equals + 1, strlen(equals), 1);
+        if (json == NULL)
+            return rs_allocation_status();
         reshard_status status =
-            add_item(config, sets[i], length, (rs_config_item){.value = value, .is_number = true});
+            add_item(config, sets[i], length,
+                     (rs_config_item){.value = value, .json = json, .is_number = true});
         if (status != RESHARD_OK)
             return status;
     }
@@ -271,9 +276,15 @@ static reshard_status take_told(rs_config *config, const reshard_checkpoint *mod
     reshard_status status = RESHARD_OK;
     if (model->made_config != NULL)
         return read_text(config, "config.json", model->made_config, strlen(model->made_config));
-    for (int64_t i = 0; status == RESHARD_OK && i < model->key_count; i++)
-        status = add_item(config, model->keys[i].name, strlen(model->keys[i].name),
-                          (rs_config_item){.value = model->keys[i].value, .is_number = true});
+    for (int64_t i = 0; status == RESHARD_OK && i < model->key_count; i++) {
+        rs_config_item item = {.value = model->keys[i].value, .is_number = true};
+        char text[24];
+        (void)snprintf(text, sizeof text, "%lld", (long long)item.value);
+        item.json = rs_arena_copy(&config->arena, text, strlen(text) + 1, 1);
+        status = item.json != NULL
+                     ? add_item(config, model->keys[i].name, strlen(model->keys[i].name), item)
+                     : rs_allocation_status();
+    }
     return status;
 }
 
@@ -290,7 +301,9 @@ reshard_status rs_config_init_own(rs_config *config, const reshard_checkpoint *m
 {
     *config = (rs_config){0};
     rs_arena_init(&config->arena, model->context);
-    reshard_status status = take_told(config, model);
+    reshard_status status = model->record != NULL ? read_text(config, "the record", model->record,
+                                                              strlen(model->record))
+                                                  : take_told(config, model);
     bool is_silent = config->count == 0 && model->folder != NULL;
     return status == RESHARD_OK && is_silent ? read_params(config, model->folder) : status;
 }
@@ -344,6 +357,27 @@ const char *rs_config_find_json(const rs_config *config, const char *key)
             return config->items[i].json;
     }
     return NULL;
+}
+
+const char *rs_config_find_nested(const rs_config *config, const char *key)
+{
+    char nested[RS_KEY_NESTED_BYTES];
+    for (int place = 0; rs_key_nested(key, place, nested); place++) {
+        for (int64_t i = 0; i < config->count; i++) {
+            if (strcmp(config->items[i].name, nested) == 0)
+                return config->items[i].json;
+        }
+    }
+    return NULL;
+}
+
+bool rs_config_is_set(const rs_config *config, const char *key)
+{
+    for (int64_t i = 0; i < config->set_count; i++) {
+        if (strcmp(config->items[i].name, key) == 0)
+            return true;
+    }
+    return false;
 }
 
 const char *rs_config_key_at(const rs_config *config, int64_t index)

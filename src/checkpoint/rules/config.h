@@ -10,6 +10,7 @@
 #include "base/arena.h"
 #include "checkpoint/rules/rules.h"
 #include "checkpoint/store/store.h"
+#include "text/json_writer.h"
 
 typedef struct rs_config {
     rs_arena arena;
@@ -32,8 +33,8 @@ reshard_status rs_config_init(rs_config *config, reshard_context *context, const
 /* The same for a model: its config.json or, if it has none, what its files say. */
 reshard_status rs_config_init_for(rs_config *config, const reshard_checkpoint *model,
                                   int32_t set_count, const char *const *sets);
-/* What the model's own files say, whatever a config.json says: key-values, arguments, params.json.
- * Release in any case. */
+/* What the model's own files say, whatever a config.json says: key-values, arguments, params.json,
+ * or what reshard noted when it wrote them. Release in any case. */
 reshard_status rs_config_init_own(rs_config *config, const reshard_checkpoint *model);
 void rs_config_release(rs_config *config);
 /* Forgets how the model is quantised, for rules that cut what it is dequantised to. What the user
@@ -45,11 +46,35 @@ const char *rs_config_find_text(void *user, const char *key);
 /* A value as JSON, also if it is no whole number: "1e-05", "true", "\"silu\"". NULL: there is none,
  * or it is null, or longer than rules take. */
 const char *rs_config_find_json(const rs_config *config, const char *key);
+/* The same, also of what the user set, and of the part for the text model: see rs_key_nested. */
+const char *rs_config_find_nested(const rs_config *config, const char *key);
+bool rs_config_is_set(const rs_config *config, const char *key);
 /* The key at an index of config.json or params.json, in their order; NULL behind the last. */
 const char *rs_config_key_at(const rs_config *config, int64_t index);
 /* A key that the user set and that nothing has asked for, neither of this config nor of another one
  * with the same sets (which may be NULL); NULL: there is none. */
 const char *rs_config_idle_set(const rs_config *config, const rs_config *other);
+
+/* ---- numbers that no shape shows (config_compare.c) ------------------------------------------ */
+
+enum {
+    RS_CONFIG_ORDER = 1,  /* rows of tensors are ordered by it */
+    RS_CONFIG_VALUES = 2, /* says how the model computes */
+    RS_CONFIG_ALL = 3
+};
+
+typedef struct rs_config_clash {
+    const char *key;
+    unsigned kind;
+    const char *one, *other; /* the two values, as JSON */
+} rs_config_clash;
+
+/* Finds the first such number that two configurations of one model do not agree on. What the user
+ * set in `other` is not compared. */
+bool rs_config_contradicts(const rs_config *one, const rs_config *other, unsigned kinds,
+                           rs_config_clash *out_clash);
+/* Writes these numbers and the model's type as an object, for rs_config_init_own to find. */
+void rs_config_record(const rs_config *config, rs_json_writer *writer);
 
 /* ---- params.json (params.c) ------------------------------------------------------------------ */
 

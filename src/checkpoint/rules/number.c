@@ -126,28 +126,31 @@ static const char *const text_models[] = {"", "text_config.", "llm_config.", "la
                                           "thinker_config.text_config."};
 enum { TEXT_MODELS = sizeof text_models / sizeof *text_models };
 
+bool rs_key_nested(const char *key, int place, char out_key[RS_KEY_NESTED_BYTES])
+{
+    if (place >= TEXT_MODELS)
+        return false;
+    (void)snprintf(out_key, RS_KEY_NESTED_BYTES, "%s%s", text_models[place], key);
+    return true;
+}
+
 /* Finds the value of a key at the top level or in the part for the text model. */
 static bool find_plain(const rs_number_scope *scope, const char *key, int64_t *out_value)
 {
-    char nested[RS_KEY_BYTES + 32];
-    bool found = false;
-    for (int i = 0; !found && scope->keys != NULL && scope->keys->find != NULL && i < TEXT_MODELS;
-         i++) {
-        (void)snprintf(nested, sizeof nested, "%s%s", text_models[i], key);
+    char nested[RS_KEY_NESTED_BYTES];
+    bool found = false, can_ask = scope->keys != NULL && scope->keys->find != NULL;
+    for (int i = 0; can_ask && !found && rs_key_nested(key, i, nested); i++)
         found = scope->keys->find(scope->keys->user, nested, out_value);
-    }
     return found;
 }
 
 const char *rs_key_text(const rs_rules_keys *keys, const char *key)
 {
-    char nested[RS_KEY_BYTES + 32];
+    char nested[RS_KEY_NESTED_BYTES];
     const char *text = NULL;
-    for (int i = 0; text == NULL && keys != NULL && keys->find_text != NULL && i < TEXT_MODELS;
-         i++) {
-        (void)snprintf(nested, sizeof nested, "%s%s", text_models[i], key);
+    bool can_ask = keys != NULL && keys->find_text != NULL;
+    for (int i = 0; can_ask && text == NULL && rs_key_nested(key, i, nested); i++)
         text = keys->find_text(keys->user, nested);
-    }
     return text;
 }
 

@@ -18,6 +18,7 @@
 #include "checkpoint/rules/rules.h"
 
 #define RS_KEY_BYTES 128 /* longest $key, including its NUL */
+#define RS_KEY_NESTED_BYTES (RS_KEY_BYTES + 32)
 
 /* The value of a key that the configuration does not have: a line `default key number` of the
  * rules. */
@@ -69,6 +70,9 @@ bool rs_cursor_accept_word(rs_cursor *cursor, const char *word);
 /* Skips spaces. Returns true if a number follows that the grammar of specs does not have. */
 bool rs_cursor_at_variable(rs_cursor *cursor);
 
+/* Where a key may be, one place after the other: at the top level, then in a part for the text
+ * model. Returns false behind the last place. */
+bool rs_key_nested(const char *key, int place, char out_key[RS_KEY_NESTED_BYTES]);
 /* The text of a key, at the top level or in the part for the text model; NULL if it has none. */
 const char *rs_key_text(const rs_rules_keys *keys, const char *key);
 

@@ -233,23 +233,24 @@ reshard_status rs_store_look_above(reshard_checkpoint *checkpoint, const char *p
 {
     rs_path_kind kind = RS_PATH_NONE;
     *out_has = true;
-    if (checkpoint->base != NULL)
-        return RESHARD_OK;
     reshard_status status = rs_store_kind_of(checkpoint, "config.json", &kind);
     if (status != RESHARD_OK || kind == RS_PATH_FILE)
         return status;
     status = rs_store_kind_of(checkpoint, pointer, &kind);
     if (status == RESHARD_OK && kind == RS_PATH_FILE)
         status = rs_store_kind_of(checkpoint, "../config.json", &kind);
-    *out_has = status == RESHARD_OK && kind == RS_PATH_FILE;
-    if (!*out_has)
+    *out_has = checkpoint->base != NULL;
+    if (status != RESHARD_OK || kind != RS_PATH_FILE)
         return status;
+    *out_has = true;
     char *above = rs_path_parent(checkpoint->context, checkpoint->folder);
     if (above == NULL)
         return rs_allocation_status();
-    checkpoint->base = rs_arena_copy(&checkpoint->arena, above, strlen(above) + 1, 1);
+    checkpoint->above = rs_arena_copy(&checkpoint->arena, above, strlen(above) + 1, 1);
     rs_release(checkpoint->context, above, strlen(above) + 1);
-    return checkpoint->base != NULL ? RESHARD_OK : rs_allocation_status();
+    if (checkpoint->base == NULL)
+        checkpoint->base = checkpoint->above;
+    return checkpoint->above != NULL ? RESHARD_OK : rs_allocation_status();
 }
 
 const char *rs_store_config_folder(const reshard_checkpoint *checkpoint)

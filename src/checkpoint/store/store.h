@@ -156,9 +156,14 @@ struct reshard_checkpoint {
     bool owns_folder; /* other files there belong to the model: config.json, tokenizers */
     /* where config.json and such files are taken from instead, if the caller says so; else NULL */
     const char *base;
+    /* the folder above, if the source's own config.json is there; else NULL */
+    const char *above;
     /* A config.json of Hugging Face, as far as the files themselves say what is in it; it stands
      * for one that is not there. NULL: none. */
     const char *made_config;
+    /* What reshard noted about the model when it wrote the files, as JSON: numbers that no shape
+     * shows. It is compared with config.json, and does not stand for one. NULL: nothing. */
+    const char *record;
     /* Rank files: name() in the rules has not been applied; the conversion that applies rules next
      * does that. */
     bool keeps_names;
@@ -229,7 +234,8 @@ reshard_status rs_store_kind_of(const reshard_checkpoint *checkpoint, const char
                                 rs_path_kind *out_kind);
 
 /* Takes config.json from the folder above if there is none here, but a file `pointer` ("../latest")
- * that trainers have beside the folders of steps. *out_has: there is one. */
+ * that trainers have beside the folders of steps. What the caller gave instead goes before it.
+ * *out_has: there is one. */
 reshard_status rs_store_look_above(reshard_checkpoint *checkpoint, const char *pointer,
                                    bool *out_has);
 /* The folder whose config.json describes the model. */

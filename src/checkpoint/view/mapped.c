@@ -25,9 +25,7 @@ static reshard_status say(rs_mapped_order *order, const char *format, ...)
     return status;
 }
 
-static reshard_status warn(rs_mapped_order *order, const char *format, ...) RS_PRINTF(2, 3);
-
-static reshard_status warn(rs_mapped_order *order, const char *format, ...)
+reshard_status rs_mapped_warn(rs_mapped_order *order, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
@@ -120,7 +118,7 @@ static reshard_status leave_states(rs_mapped_order *order, const reshard_checkpo
     selection->count = kept;
     reshard_status status = RESHARD_OK;
     if (uncut != 0)
-        status = warn(
+        status = rs_mapped_warn(
             order,
             "%lld tensor%s of an optimizer %s left out (\"%.*s\"%s): %s not stored parameter by "
             "parameter, as Megatron does with fully_reshardable",
@@ -387,8 +385,8 @@ static reshard_status warn_leftovers(rs_mapped_order *order, const rs_naming *na
         rs_naming_match(&naming->leftovers, 1, made_name, (void *)&mapped->made, &name, &bytes);
     if (status != RESHARD_OK || name == NULL)
         return status;
-    return warn(order, "\"%.*s\" keeps its name; in %s it may have another one",
-                rs_slice_shown((rs_slice){name, bytes}), name, naming->name);
+    return rs_mapped_warn(order, "\"%.*s\" keeps its name; in %s it may have another one",
+                          rs_slice_shown((rs_slice){name, bytes}), name, naming->name);
 }
 
 /* Says what became of the tensors. */
@@ -546,7 +544,7 @@ reshard_status rs_mapped_create(rs_mapped_order *order, const reshard_checkpoint
     if (status == RESHARD_OK)
         status = check_options(source, options);
     if (status == RESHARD_OK)
-        status = rs_mapped_compare_config(source, config);
+        status = rs_mapped_compare_config(order, source, config);
     if (status == RESHARD_OK)
         status = rs_selection_init(&mapped->selection, order->arena, source, options,
                                    order->takes_model);

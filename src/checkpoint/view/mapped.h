@@ -91,8 +91,13 @@ bool rs_mapped_same_map(const rs_naming *naming, const char *one_type, const cha
 
 /* ---- between the files of this folder (mapped_config.c) -------------------------------------- */
 
-/* Compares config.json with what the source's own files say. Errors: MISMATCH. */
-reshard_status rs_mapped_compare_config(const reshard_checkpoint *source, const rs_config *config);
+/* Compares config.json with what the source says itself. Errors: MISMATCH. */
+reshard_status rs_mapped_compare_config(rs_mapped_order *order, const reshard_checkpoint *source,
+                                        const rs_config *config);
+
+/* ---- between the files of this folder (mapped.c) --------------------------------------------- */
+
+reshard_status rs_mapped_warn(rs_mapped_order *order, const char *format, ...) RS_PRINTF(2, 3);
 
 /* ---- between the files of this folder (mapped_scales.c) -------------------------------------- */
 

@@ -324,10 +324,15 @@ class GgufWriteTest(support.CommandTest):
         self.check_fails(["convert", self.at("hf"), self.at("out.gguf"), "--as", "gguf", "--like", self.at("base.gguf")], 1, "follow a file of the same type")
         # The other way round: a config.json for what a GGUF file holds.
         for other, words in (({"num_attention_heads": 8}, "its files say that num_attention_heads is 4, but config.json that it is 8"),
-                             ({"model_type": "llama"}, 'holds a model of type "qwen2" by its files, but "llama" by config.json')):
+                             ({"model_type": "llama"}, 'its files say that the model is of type "qwen2", but config.json that it is "llama"')):
             self.write_hf(tensors, {**config, **other})
             self.check_fails(["convert", self.at("base.gguf"), self.at("back"), "--as", "hf", "--config", self.at("hf")], 1, words)
+        # What orders no rows is warned about: the file may be the wrong one.
         self.write_hf(tensors, config)
+        done = support.run("convert", self.at("base.gguf"), self.at("warned"), "--as", "hf", "--config", self.at("hf"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("warning: its files say that rms_norm_eps is 1e-06, but config.json that it is 1e-05;", done.stderr)
+        self.write_hf(tensors, {**config, "rms_norm_eps": 1e-6})
         self.read_text("convert", self.at("base.gguf"), self.at("back"), "--as", "hf", "--config", self.at("hf"))
 
     def test_numbers_that_q8_0_cannot_hold(self):
