@@ -7,6 +7,7 @@
 #include "base/dtype.h"
 #include "base/error.h"
 #include "base/options.h"
+#include "plan/plan.h"
 #include "transport/agree.h"
 #include "transport/group.h"
 
@@ -20,7 +21,7 @@
 const reshard_layout *rs_exec_layout(const reshard_exec *exec, int32_t index)
 {
     const reshard_plan *forward = rs_plan_forward(exec->plan);
-    bool adjoint = reshard_plan_is_adjoint(exec->plan);
+    bool adjoint = exec->plan->transposed != NULL;
     if (index < exec->source_count)
         return adjoint ? forward->targets[index].layout : forward->sources[index].layout;
     index -= exec->source_count;
@@ -53,7 +54,7 @@ rs_exec_addresses *rs_exec_make_addresses(reshard_exec *exec)
 static void measure_slots(reshard_exec *exec)
 {
     const reshard_plan *forward = rs_plan_forward(exec->plan);
-    bool adjoint = reshard_plan_is_adjoint(exec->plan);
+    bool adjoint = exec->plan->transposed != NULL;
     for (int32_t i = 0; i < exec->source_count + exec->target_count; i++) {
         bool source = i < exec->source_count;
         const reshard_plan_tensor *tensors =
@@ -189,7 +190,7 @@ static reshard_status agree_on_plan(reshard_exec *exec, reshard_group *group, re
     uint64_t numbers[RS_AGREE_NUMBERS] = {(uint64_t)group->root->last_channel,
                                           options->messages_only != 0, options->verify != 0};
     if (status == RESHARD_OK)
-        reshard_plan_digest(exec->plan, claim.digest);
+        rs_plan_digest(exec->plan, claim.digest);
     status = rs_group_agree_on(group, status, &claim, numbers);
     if (status != RESHARD_OK)
         return status;
@@ -210,11 +211,12 @@ static reshard_status agree_on_plan(reshard_exec *exec, reshard_group *group, re
 static reshard_status build(reshard_exec *exec)
 {
     int32_t rank = reshard_group_rank(exec->group);
-    if (reshard_plan_rank_count(exec->plan) > reshard_group_size(exec->group))
+    if (rs_plan_forward(exec->plan)->rank_count > reshard_group_size(exec->group))
         return rs_fail(RESHARD_ERR_RANGE, "exec: the plan has rank %d, the group only %d ranks",
-                       reshard_plan_rank_count(exec->plan) - 1, reshard_group_size(exec->group));
+                       rs_plan_forward(exec->plan)->rank_count - 1,
+                       reshard_group_size(exec->group));
     const reshard_plan *forward = rs_plan_forward(exec->plan);
-    bool adjoint = reshard_plan_is_adjoint(exec->plan);
+    bool adjoint = exec->plan->transposed != NULL;
     exec->source_count = adjoint ? forward->target_count : forward->source_count;
     exec->target_count = adjoint ? forward->source_count : forward->target_count;
     exec->intermediate_count = forward->intermediate_count;

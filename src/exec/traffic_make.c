@@ -8,6 +8,7 @@
 #include "base/dtype.h"
 #include "base/shape.h"
 #include "exec/exec.h"
+#include "plan/plan.h"
 
 #include <string.h>
 
@@ -177,7 +178,7 @@ reshard_status rs_messages_create(reshard_exec *exec, rs_messages **out_messages
     if (m == NULL)
         return rs_allocation_status();
     m->exec = exec;
-    m->segment_bytes = reshard_plan_segment_bytes(exec->plan);
+    m->segment_bytes = rs_plan_forward(exec->plan)->segment_bytes;
     if (m->segment_bytes > rs_group_message_bytes_max(exec->group))
         m->segment_bytes = rs_group_message_bytes_max(exec->group);
     *out_messages = m; /* destroyed with the exec, even if the rest fails */
