@@ -291,7 +291,7 @@ static void print_json(const move_values *values, const measurement *m, const re
         cli_json_seconds(&json, "traced_ratio", found->ratios[TRACED]);
         cli_json_unsigned(&json, "trace_dropped", m->dropped);
     }
-    cli_json_integer(&json, "ranks", reshard_plan_rank_count(m->plan));
+    cli_json_integer(&json, "ranks", cli_plan_info(m->plan).rank_count);
     cli_json_integer(&json, "runs", values->runs);
     cli_json_true(&json, "verified");
     cli_json_end_object(&json);
@@ -309,9 +309,9 @@ static void print_results(const move_values *values, const measurement *m, const
     };
     char text[CLI_SIZE_TEXT];
     printf("%s to %s, %s %s, %" PRId32 " ranks (%s%s%s), %s, median of %" PRId32 " runs\n\n",
-           values->from, values->to, values->shape, values->dtype, reshard_plan_rank_count(m->plan),
-           cli_ranks_kind(), m->plain ? ", plain memory" : "", m->messages ? ", messages only" : "",
-           cli_size_text(found->bytes, text), values->runs);
+           values->from, values->to, values->shape, values->dtype,
+           cli_plan_info(m->plan).rank_count, cli_ranks_kind(), m->plain ? ", plain memory" : "",
+           m->messages ? ", messages only" : "", cli_size_text(found->bytes, text), values->runs);
     printf("%-20s %10s %8s %8s\n", "", "ms", "GB/s", "ratio");
     printf("%-20s %10.3f %8.2f\n", "reshard", found->seconds[MOVE] * 1e3, found->rates[MOVE]);
     printf("%-20s %10.3f\n", "99% of runs, at most", found->late * 1e3);
@@ -406,7 +406,7 @@ static int measure(const cli_work *work, move_values *values, measurement *m)
     m->tracing = cli_tracing_is_on(&values->tracing) ? &values->tracing : NULL;
     for (int i = 0; i < CONTENDERS; i++)
         m->seconds[i] = cli_allocate((size_t)m->runs, sizeof *m->seconds[i]);
-    m->rank_count = cli_ranks_count(reshard_plan_rank_count(m->plan));
+    m->rank_count = cli_ranks_count(cli_plan_info(m->plan).rank_count);
     size_t ranks = (size_t)m->rank_count;
     m->verdicts = cli_allocate(ranks, sizeof *m->verdicts);
     m->shared.sources = cli_allocate(ranks, sizeof *m->shared.sources);

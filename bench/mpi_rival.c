@@ -10,6 +10,8 @@
  */
 #include "bench/mpi_rival.h"
 
+#include "cli/common/input.h"
+
 #include <reshard/mpi.h>
 #include <reshard/plan_inspect.h>
 
@@ -246,13 +248,13 @@ static MPI_Datatype find_element(size_t item)
 static reshard_status list_blocks(bench_mpi_rival *r, reshard_plan *plan)
 {
     reshard_stage_link link = {.size = sizeof link};
-    if (reshard_plan_stage_count(plan) != 1 || reshard_plan_stage_link_count(plan, 0) != 1 ||
-        reshard_plan_is_adjoint(plan))
+    if (cli_plan_info(plan).stage_count != 1 || reshard_plan_stage_link_count(plan, 0) != 1 ||
+        cli_plan_info(plan).is_adjoint)
         return fail(RESHARD_ERR_UNSUPPORTED, "the plan has more than one stage or link");
     reshard_status status = reshard_plan_stage_link(plan, 0, 0, &link);
     if (status == RESHARD_OK && link.source_dtype != link.target_dtype)
         status = fail(RESHARD_ERR_UNSUPPORTED, "the plan converts between dtypes");
-    if (status == RESHARD_OK && reshard_plan_rank_count(plan) > r->size)
+    if (status == RESHARD_OK && cli_plan_info(plan).rank_count > r->size)
         status = fail(RESHARD_ERR_RANGE, "the plan has ranks that MPI lacks");
     if (status != RESHARD_OK)
         return status;

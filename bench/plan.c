@@ -10,6 +10,7 @@
 #include "bench/commands.h"
 #include "bench/plan_model.h"
 #include "cli/common/failure.h"
+#include "cli/common/input.h"
 #include "cli/common/json.h"
 #include "cli/common/memory.h"
 #include "cli/common/sizes.h"
@@ -119,8 +120,8 @@ static reshard_status run_once(const bench *shared, int32_t ranks, int32_t rank,
         for (int step = STEP_LAYOUTS; step < STEP_TOTAL; step++)
             out_run->seconds[step] = times[step + 1] - times[step];
         out_run->seconds[STEP_TOTAL] = times[3] - times[0];
-        out_run->stages = reshard_plan_stage_count(plan);
-        out_run->peak_bytes = reshard_context_bytes_peak(context);
+        out_run->stages = cli_plan_info(plan).stage_count;
+        out_run->peak_bytes = cli_memory_info(context).bytes_peak;
         out_run->stats.size = sizeof out_run->stats;
         status = reshard_part_get_stats(part, &out_run->stats);
     }

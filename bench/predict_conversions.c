@@ -10,6 +10,7 @@
 #include "bench/common/timing.h"
 #include "bench/predict.h"
 #include "cli/common/failure.h"
+#include "cli/common/input.h"
 #include "cli/common/memory.h"
 #include "cli/common/sizes.h"
 
@@ -89,7 +90,7 @@ static int prepare(one *o, int index, size_t bytes, bench_prediction *row)
     if (code != CLI_DONE)
         return code;
     snprintf(row->what, sizeof row->what, "%s on disk, %s",
-             cli_size_text(reshard_checkpoint_bytes(o->checkpoint), size), c->what);
+             cli_size_text(cli_checkpoint_info(o->checkpoint).bytes, size), c->what);
     snprintf(row->from, sizeof row->from, "%s%s", c->from != NULL ? c->from : "whole",
              c->dtype == RESHARD_F32 ? " f32" : "");
     snprintf(row->to, sizeof row->to, "%s%s%s", c->to != NULL ? c->to : "whole",

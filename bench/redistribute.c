@@ -202,7 +202,7 @@ static reshard_status collect(rank_state *r)
     }
     free(all);
     if (is_first)
-        m->kept = reshard_context_bytes_kept(m->context);
+        m->kept = cli_memory_info(m->context).bytes_kept;
     return status;
 }
 
@@ -321,8 +321,8 @@ static int measure(measurement *m)
         return code;
     for (int i = 0; i < CONTENDERS; i++)
         m->seconds[i] = cli_allocate((size_t)v->runs, sizeof *m->seconds[i]);
-    int32_t sources = reshard_layout_rank_count(m->source);
-    int32_t targets = reshard_layout_rank_count(m->target);
+    int32_t sources = cli_layout_info(m->source).rank_count;
+    int32_t targets = cli_layout_info(m->target).rank_count;
     m->rank_count = cli_ranks_count(sources > targets ? sources : targets);
     return cli_ranks_run(m->rank_count, run_rank, m);
 }

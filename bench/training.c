@@ -64,7 +64,7 @@ static reshard_status make_model(worker *w)
     if (status == RESHARD_OK)
         status = reshard_sharding_plan_create(NULL, &plan);
     if (status == RESHARD_OK)
-        status = reshard_sharding_plan_add_gpt(plan, w->gpt, w->mesh, 0);
+        status = reshard_sharding_plan_add_gpt(plan, w->gpt, w->mesh, 0, 0);
     if (status == RESHARD_OK)
         status = reshard_module_shard(w->gpt, plan, 0, w->group, NULL);
     if (status == RESHARD_OK)
@@ -113,14 +113,14 @@ static reshard_status step(worker *w, reshard_context *context, int gathers, dou
     if (status != RESHARD_OK)
         return status;
     reshard_tensor *logits = reshard_module_forward(w->gpt, w->tokens);
-    if (gathers && logits != NULL && reshard_tensor_is_distributed(logits))
+    if (gathers && logits != NULL && reshard_tensor_layout(logits) != NULL)
         logits = reshard_tensor_full(logits);
-    reshard_tensor *loss = reshard_cross_entropy_loss(logits, w->labels);
+    reshard_tensor *loss = reshard_cross_entropy_loss(logits, w->labels, NULL);
     (void)reshard_backward(loss, NULL, NULL);
-    if (loss != NULL && reshard_tensor_is_distributed(loss))
+    if (loss != NULL && reshard_tensor_layout(loss) != NULL)
         loss = reshard_tensor_full(loss);
     if (loss != NULL)
-        (void)reshard_tensor_item(loss, out_loss);
+        (void)reshard_tensor_value(loss, out_loss);
     status = reshard_scope_close(scope);
     if (status == RESHARD_OK)
         status = reshard_optimizer_clip(w->optimizer, w->group, 1, NULL);
@@ -171,7 +171,7 @@ static reshard_status measure_step(worker *w, int gathers, size_t *out_peak)
     if (status == RESHARD_OK)
         status = step(w, context, gathers, &loss);
     if (status == RESHARD_OK && reshard_group_rank(w->group) == 0)
-        *out_peak = reshard_context_bytes_peak(context);
+        *out_peak = cli_memory_info(context).bytes_peak;
     reshard_context_destroy(context);
     return status;
 }

@@ -18,7 +18,7 @@ int main(void)
     reshard_layout *layout = NULL;
     reshard_shards *shards = NULL;
     TRY(reshard_layout_parse(NULL, "4: S(0)", 2, shape, &layout));
-    TRY(reshard_layout_all_shards(layout, &shards));
+    TRY(reshard_layout_shards(layout, RESHARD_ALL_RANKS, &shards));
     for (int64_t i = 0; i < shards->count; i++) {
         const reshard_shard *shard = &shards->items[i];
         printf("rank %d has %lld rows from row %lld on\n", shard->rank, (long long)shard->shape[0],

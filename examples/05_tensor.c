@@ -16,10 +16,11 @@ static reshard_status overwrite(reshard_tensor *rows, reshard_tensor *columns)
     reshard_status status = RESHARD_OK;
     reshard_tensor *ones = NULL;
     double value = 0;
-    TRY(reshard_tensor_full_like(rows, RESHARD_DTYPE_NONE, 1, &ones));
-    TRY(reshard_tensor_redistribute_into(ones, columns));
-    if (reshard_tensor_local_shard_count(columns) > 0) {
-        const reshard_tensor *mine = reshard_tensor_local_shard(columns, 0);
+    TRY(reshard_tensor_zeros_like(rows, RESHARD_DTYPE_NONE, &ones));
+    TRY(reshard_tensor_fill(ones, 1));
+    TRY(reshard_tensor_copy(columns, ones));
+    const reshard_tensor *mine = reshard_tensor_local_shard(columns, 0);
+    if (mine != NULL) {
         TRY(reshard_tensor_get(mine, (int64_t[]){0, 0}, &value));
         TRY(check(value == 1, "an element was not overwritten"));
     }

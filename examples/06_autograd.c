@@ -34,9 +34,9 @@ static reshard_status step(model *m, double *out_loss)
     reshard_tensor *hidden = reshard_silu(reshard_linear(m->x, m->w1, m->b1));
     reshard_tensor *sums = reshard_linear(hidden, m->w2, m->b2);
     reshard_tensor *logits = reshard_tensor_redistribute(sums, m->whole, NULL);
-    reshard_tensor *loss = reshard_tensor_full(reshard_cross_entropy(logits, m->labels));
+    reshard_tensor *loss = reshard_tensor_full(reshard_cross_entropy(logits, m->labels, NULL));
     TRY(reshard_backward(loss, NULL, NULL));
-    TRY(reshard_tensor_item(loss, out_loss));
+    TRY(reshard_tensor_value(loss, out_loss));
 out:
     return close_scope(&scope, status);
 }

@@ -106,10 +106,12 @@ static reshard_status ask(const reshard_checkpoint *checkpoint)
     reshard_status status = RESHARD_OK;
     const reshard_conversion_options options = {
         .size = sizeof options, .to = "tp=4", .rules = "llama"};
+    reshard_cuts_info info = {.size = sizeof info};
     reshard_cuts *cuts = NULL;
     TRY(reshard_cuts_create(checkpoint, &options, &cuts));
-    printf("%s\n", reshard_cuts_rules(cuts));
-    for (int64_t i = 0; i < reshard_cuts_tensor_count(cuts); i++) {
+    TRY(reshard_cuts_get_info(cuts, &info));
+    printf("%s\n", info.rules);
+    for (int64_t i = 0; i < info.tensor_count; i++) {
         reshard_conversion_tensor tensor = {.size = sizeof tensor};
         TRY(reshard_cuts_get_tensor(cuts, i, &tensor));
         printf("%s: %s\n", tensor.name, tensor.cut != NULL ? tensor.cut : "whole");

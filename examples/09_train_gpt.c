@@ -43,7 +43,7 @@ static reshard_status add_sequence(reshard_sharding_plan *plan, reshard_module *
     reshard_status status = RESHARD_OK;
     const reshard_style places = {
         .size = sizeof places, .kind = RESHARD_STYLE_SEQUENCE, .input = "R", .output = "S(1)"};
-    TRY(reshard_sharding_plan_add_gpt_sequence(plan, gpt, mesh, 0));
+    TRY(reshard_sharding_plan_add_gpt(plan, gpt, mesh, 0, 1));
     TRY(reshard_sharding_plan_add_style(plan, "wpe", mesh, 0, &places));
 out:
     return status;
@@ -60,12 +60,13 @@ static reshard_status make_model(trainer *t, const settings *set, reshard_group 
                                          .layers = set->layers,
                                          .dtype = RESHARD_F32,
                                          .seed = 1};
-    reshard_mesh *mesh = reshard_device_mesh_mesh(t->ranks);
+    reshard_device_mesh_info ranks = {.size = sizeof ranks};
     reshard_sharding_plan *plan = NULL;
+    TRY(reshard_device_mesh_get_info(t->ranks, &ranks));
     TRY(reshard_gpt_create(NULL, &options, &t->gpt));
     TRY(reshard_sharding_plan_create(NULL, &plan));
-    TRY(set->sequence > 1 ? add_sequence(plan, t->gpt, mesh)
-                          : reshard_sharding_plan_add_gpt(plan, t->gpt, mesh, 0));
+    TRY(set->sequence > 1 ? add_sequence(plan, t->gpt, ranks.mesh)
+                          : reshard_sharding_plan_add_gpt(plan, t->gpt, ranks.mesh, 0, 0));
     TRY(reshard_module_shard(t->gpt, plan, 0, group, NULL));
 out:
     reshard_sharding_plan_destroy(plan);
@@ -163,7 +164,7 @@ static reshard_status find_gradients(const settings *set, reshard_module *gpt, i
     TRY(make_batch(set, step, &tokens, &labels));
     TRY(reshard_scope_open(NULL, &scope));
     reshard_tensor *logits = reshard_module_forward(gpt, tokens);
-    reshard_tensor *loss = reshard_cross_entropy_loss(logits, labels);
+    reshard_tensor *loss = reshard_cross_entropy_loss(logits, labels, NULL);
     TRY(reshard_backward(loss, NULL, NULL));
     TRY(reshard_tensor_value(loss, out_loss));
 out:

@@ -2,6 +2,7 @@
 /* buffers.c - allocates, fills and checks the shards of a rank. */
 #include "bench/common/buffers.h"
 
+#include "cli/common/input.h"
 #include "cli/common/memory.h"
 
 #include <inttypes.h>
@@ -63,8 +64,9 @@ static reshard_status allocate(bench_buffers *b, reshard_group *group, int plain
 reshard_status bench_buffers_init(bench_buffers *b, const reshard_layout *layout,
                                   reshard_group *group, int plain, reshard_dtype dtype)
 {
-    *b = (bench_buffers){
-        .ndim = reshard_layout_ndim(layout), .shape = reshard_layout_shape(layout), .dtype = dtype};
+    *b = (bench_buffers){.ndim = cli_layout_info(layout).ndim,
+                         .shape = cli_layout_info(layout).shape,
+                         .dtype = dtype};
     reshard_status status = reshard_layout_shards(layout, reshard_group_rank(group), &b->shards);
     status = reshard_group_agree(group, status);
     if (status == RESHARD_OK)

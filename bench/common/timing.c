@@ -180,7 +180,7 @@ static int run_all(cli_work *work, const batches *all)
     for (int i = 0; i < all->count && code == CLI_DONE; i++) {
         list *l = &all->lists[i];
         if (cli_ranks_are_threads()) {
-            code = cli_ranks_run(reshard_plan_rank_count(l->timings[0].plan), run_rank, l);
+            code = cli_ranks_run(cli_plan_info(l->timings[0].plan).rank_count, run_rank, l);
             cli_work_report(work, "measuring", (uint64_t)i + 1, (uint64_t)all->count);
         }
         wrong += l->wrong;

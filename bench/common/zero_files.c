@@ -6,6 +6,7 @@
  */
 #include "bench/common/sample_model.h"
 #include "cli/common/failure.h"
+#include "cli/common/input.h"
 #include "cli/common/memory.h"
 
 #include <errno.h>
@@ -135,7 +136,7 @@ static reshard_status pickle_model(zero_writing *w)
     add_opcodes(bytes, "}");
     add_key(bytes, "param_shapes");
     add_opcodes(bytes, "](}(");
-    for (int64_t i = 0; i < reshard_checkpoint_tensor_count(w->checkpoint); i++) {
+    for (int64_t i = 0; i < cli_checkpoint_info(w->checkpoint).tensor_count; i++) {
         reshard_stored_tensor tensor = {.size = sizeof tensor};
         reshard_status status = reshard_checkpoint_tensor(w->checkpoint, i, &tensor);
         if (status != RESHARD_OK)
@@ -247,7 +248,7 @@ static uint64_t share_of(uint64_t elements, int ranks)
 
 static reshard_status count_elements(zero_writing *w)
 {
-    for (int64_t i = 0; i < reshard_checkpoint_tensor_count(w->checkpoint); i++) {
+    for (int64_t i = 0; i < cli_checkpoint_info(w->checkpoint).tensor_count; i++) {
         reshard_stored_tensor tensor = {.size = sizeof tensor};
         reshard_status status = reshard_checkpoint_tensor(w->checkpoint, i, &tensor);
         if (status != RESHARD_OK)
@@ -290,7 +291,7 @@ static int write_optimizers(zero_writing *w)
         opened += done;
     }
     for (int64_t i = 0; done && status == RESHARD_OK; i++) {
-        if (i == reshard_checkpoint_tensor_count(w->checkpoint))
+        if (i == cli_checkpoint_info(w->checkpoint).tensor_count)
             break;
         status = write_tensor(w, i);
     }

@@ -34,7 +34,8 @@ reshard_status cli_checkpoint_open(reshard_context *context, const char *path,
     reshard_status status = cli_checkpoint_open_quietly(context, path, opening, out_checkpoint);
     const char *line = NULL;
     int warns = status == RESHARD_OK && cli_ranks_are_first();
-    for (int64_t i = 0; warns && (line = reshard_checkpoint_warning(*out_checkpoint, i)) != NULL;
+    for (int64_t i = 0;
+         warns && (line = reshard_checkpoint_note(*out_checkpoint, RESHARD_WARNING, i)) != NULL;
          i++)
         cli_warn(line);
     return status;
@@ -53,8 +54,9 @@ static reshard_status take_view(cli_digesting *d)
         return status;
     d->opened = d->checkpoint;
     d->checkpoint = view;
-    for (int64_t i = 0;
-         cli_ranks_are_first() && (line = reshard_checkpoint_warning(view, i)) != NULL; i++)
+    for (int64_t i = 0; cli_ranks_are_first() &&
+                        (line = reshard_checkpoint_note(view, RESHARD_WARNING, i)) != NULL;
+         i++)
         cli_warn(line);
     return RESHARD_OK;
 }

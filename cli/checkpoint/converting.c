@@ -49,11 +49,11 @@ static const char *find_note(const cli_conversion *made, int64_t index)
 {
     const char *note;
     int64_t count = 0;
-    while ((note = reshard_checkpoint_note(made->checkpoint, count)) != NULL) {
+    while ((note = reshard_checkpoint_note(made->checkpoint, RESHARD_NOTE, count)) != NULL) {
         if (count++ == index)
             return note;
     }
-    return reshard_conversion_note(made->conversion, index - count);
+    return reshard_conversion_note(made->conversion, RESHARD_NOTE, index - count);
 }
 
 void cli_conversion_write(const cli_conversion *made, cli_json *json)
@@ -87,10 +87,10 @@ void cli_conversion_write(const cli_conversion *made, cli_json *json)
         cli_json_text(json, NULL, find_note(made, i));
     cli_json_end_list(json);
     cli_json_begin_list(json, "warnings");
-    for (int64_t i = 0; reshard_checkpoint_warning(made->checkpoint, i) != NULL; i++)
-        cli_json_text(json, NULL, reshard_checkpoint_warning(made->checkpoint, i));
-    for (int64_t i = 0; reshard_conversion_warning(made->conversion, i) != NULL; i++)
-        cli_json_text(json, NULL, reshard_conversion_warning(made->conversion, i));
+    for (int64_t i = 0; reshard_checkpoint_note(made->checkpoint, RESHARD_WARNING, i) != NULL; i++)
+        cli_json_text(json, NULL, reshard_checkpoint_note(made->checkpoint, RESHARD_WARNING, i));
+    for (int64_t i = 0; reshard_conversion_note(made->conversion, RESHARD_WARNING, i) != NULL; i++)
+        cli_json_text(json, NULL, reshard_conversion_note(made->conversion, RESHARD_WARNING, i));
     cli_json_end_list(json);
 }
 
@@ -108,7 +108,8 @@ void cli_conversion_plan_write(const cli_conversion *made, cli_json *json)
 void cli_conversion_warn(const cli_conversion *made)
 {
     const char *line;
-    for (int64_t i = 0; (line = reshard_conversion_warning(made->conversion, i)) != NULL; i++)
+    for (int64_t i = 0;
+         (line = reshard_conversion_note(made->conversion, RESHARD_WARNING, i)) != NULL; i++)
         cli_warn(line);
 }
 

@@ -22,7 +22,7 @@ static reshard_status print_json(const cli_digesting *d)
     reshard_status status = RESHARD_OK;
     cli_json_begin_object(&json, NULL);
     cli_json_begin_object(&json, "tensors");
-    for (int64_t i = 0; i < reshard_checkpoint_tensor_count(d->checkpoint); i++) {
+    for (int64_t i = 0; i < cli_checkpoint_info(d->checkpoint).tensor_count; i++) {
         reshard_stored_tensor tensor = {.size = sizeof tensor};
         status = reshard_checkpoint_tensor(d->checkpoint, i, &tensor);
         if (status != RESHARD_OK)
@@ -36,7 +36,8 @@ static reshard_status print_json(const cli_digesting *d)
     if (d->opened != NULL) {
         cli_json_begin_list(&json, "notes");
         const char *line = NULL;
-        for (int64_t i = 0; (line = reshard_checkpoint_note(d->checkpoint, i)) != NULL; i++)
+        for (int64_t i = 0;
+             (line = reshard_checkpoint_note(d->checkpoint, RESHARD_NOTE, i)) != NULL; i++)
             cli_json_text(&json, NULL, line);
         cli_json_end_list(&json);
     }
@@ -57,7 +58,7 @@ typedef struct digested {
 static reshard_status count_digested(const cli_digesting *d, digested *out_counts)
 {
     *out_counts = (digested){0};
-    for (int64_t i = 0; i < reshard_checkpoint_tensor_count(d->checkpoint); i++) {
+    for (int64_t i = 0; i < cli_checkpoint_info(d->checkpoint).tensor_count; i++) {
         reshard_stored_tensor tensor = {.size = sizeof tensor};
         reshard_status status = reshard_checkpoint_tensor(d->checkpoint, i, &tensor);
         if (status != RESHARD_OK)
@@ -104,8 +105,9 @@ static reshard_status print_lines(const cli_digesting *d)
         printf("; without %" PRId64 " that say the same in another dtype", counts.aside);
     putchar('\n');
     const char *line = NULL;
-    for (int64_t i = 0;
-         d->opened != NULL && (line = reshard_checkpoint_note(d->checkpoint, i)) != NULL; i++)
+    for (int64_t i = 0; d->opened != NULL &&
+                        (line = reshard_checkpoint_note(d->checkpoint, RESHARD_NOTE, i)) != NULL;
+         i++)
         fprintf(stderr, "%s\n", line);
     return RESHARD_OK;
 }

@@ -7,6 +7,7 @@
 #include "cli/checkpoint/checkpoint_options.h"
 #include "cli/commands/commands.h"
 #include "cli/common/failure.h"
+#include "cli/common/input.h"
 #include "cli/common/json.h"
 #include "cli/common/work.h"
 #include "cli/inspect/inspect_drawing.h"
@@ -99,7 +100,7 @@ static reshard_status print_json(const cli_inspection *shown, int in_full)
     const char *note;
     cli_json_begin_object(&json, NULL);
     const char *naming;
-    cli_json_text(&json, "format", reshard_checkpoint_format(checkpoint));
+    cli_json_text(&json, "format", cli_checkpoint_info(checkpoint).format);
     if (reshard_checkpoint_naming(checkpoint, &naming) == RESHARD_OK)
         cli_json_text(&json, "naming", naming);
     cli_json_begin_list(&json, "tensors");
@@ -108,16 +109,17 @@ static reshard_status print_json(const cli_inspection *shown, int in_full)
     cli_json_end_list(&json);
     cli_json_unsigned(&json, "bytes", shown->bytes);
     cli_json_unsigned(&json, "parameters", shown->parameters);
-    cli_json_integer(&json, "files", reshard_checkpoint_disk_file_count(checkpoint));
+    cli_json_integer(&json, "files", cli_checkpoint_info(checkpoint).disk_file_count);
     if (status == RESHARD_OK)
         status = cli_values_write(&json, shown, in_full);
     write_unreadable(&json, shown);
     cli_json_begin_list(&json, "notes");
-    for (int64_t i = 0; (note = reshard_checkpoint_note(checkpoint, i)) != NULL; i++)
+    for (int64_t i = 0; (note = reshard_checkpoint_note(checkpoint, RESHARD_NOTE, i)) != NULL; i++)
         cli_json_text(&json, NULL, note);
     cli_json_end_list(&json);
     cli_json_begin_list(&json, "warnings");
-    for (int64_t i = 0; (note = reshard_checkpoint_warning(checkpoint, i)) != NULL; i++)
+    for (int64_t i = 0; (note = reshard_checkpoint_note(checkpoint, RESHARD_WARNING, i)) != NULL;
+         i++)
         cli_json_text(&json, NULL, note);
     cli_json_end_list(&json);
     cli_json_end_object(&json);

@@ -54,7 +54,7 @@ static void write_piece(cli_json *json, const reshard_piece *piece)
 
 static void write_shard(cli_json *json, const reshard_layout *layout, const reshard_shard *shard)
 {
-    int32_t ndim = reshard_layout_ndim(layout);
+    int32_t ndim = cli_layout_info(layout).ndim;
     cli_json_begin_object(json, NULL);
     cli_json_integer(json, "rank", shard->rank);
     cli_json_integers(json, "offset", ndim, shard->offset);
@@ -105,9 +105,9 @@ static reshard_status print_json(const reshard_layout *layout, const char *spec_
     reshard_status status = check_listable(layout, values->rank);
     if (status != RESHARD_OK)
         return status;
-    int32_t rank_count = reshard_layout_rank_count(layout);
+    int32_t rank_count = cli_layout_info(layout).rank_count;
     cli_json_begin_object(&json, NULL);
-    cli_json_integers(&json, "shape", reshard_layout_ndim(layout), reshard_layout_shape(layout));
+    cli_json_integers(&json, "shape", cli_layout_info(layout).ndim, cli_layout_info(layout).shape);
     cli_json_integer(&json, "ranks", rank_count);
     cli_json_text(&json, "spec", spec_text);
     cli_json_begin_list(&json, "shards");
@@ -206,7 +206,7 @@ static void add_pieces(const listing *list, const reshard_shard *shard)
 static void add_shard(const listing *list, const reshard_shard *shard)
 {
     char text[BOX_TEXT];
-    int32_t ndim = reshard_layout_ndim(list->layout);
+    int32_t ndim = cli_layout_info(list->layout).ndim;
     int64_t elements = volume_of(shard->ndim, shard->shape);
     cli_style style = elements == 0 ? CLI_DIM : CLI_PLAIN;
     cli_table_add(list->table, style, "%" PRId32, shard->rank);
@@ -258,7 +258,7 @@ static reshard_status add_rank(listing *list, int32_t rank)
 static reshard_status add_ranks(listing *list, int32_t rank)
 {
     reshard_status status = RESHARD_OK;
-    int32_t rank_count = reshard_layout_rank_count(list->layout);
+    int32_t rank_count = cli_layout_info(list->layout).rank_count;
     if (rank >= 0)
         return add_rank(list, rank);
     for (int32_t i = 0; i < rank_count && status == RESHARD_OK; i++) {
@@ -285,21 +285,23 @@ static void add_titles(const listing *list)
 
 static int spec_is_partial(const reshard_spec *spec)
 {
-    for (int32_t i = 0; i < reshard_spec_cut_count(spec); i++) {
-        if (reshard_spec_cut(spec, i)->placement.kind == RESHARD_PARTIAL)
-            return 1;
-    }
-    return 0;
+    reshard_spec_info info = {.size = sizeof info};
+    (void)reshard_spec_get_info(spec, &info);
+    int partial = 0;
+    for (int32_t i = 0; i < info.cut_count; i++)
+        partial |= info.cuts[i].placement.kind == RESHARD_PARTIAL;
+    return partial;
 }
 
 static void print_header(const reshard_layout *layout, const char *spec_text, int is_drawn)
 {
     char clipped[CLI_SPEC_SHOWN], shape[CLI_SHAPE_TEXT], facts[CLI_SHAPE_TEXT + 32];
-    int32_t rank_count = reshard_layout_rank_count(layout);
+    int32_t rank_count = cli_layout_info(layout).rank_count;
     const char *spec = cli_text_clip(spec_text, clipped);
-    (void)snprintf(facts, sizeof facts, "shape %s, %" PRId32 " rank%s",
-                   cli_shape_text(reshard_layout_ndim(layout), reshard_layout_shape(layout), shape),
-                   rank_count, rank_count == 1 ? "" : "s");
+    (void)snprintf(
+        facts, sizeof facts, "shape %s, %" PRId32 " rank%s",
+        cli_shape_text(cli_layout_info(layout).ndim, cli_layout_info(layout).shape, shape),
+        rank_count, rank_count == 1 ? "" : "s");
     printf("%s%s%s%s%s\n\n", cli_style_begin(CLI_BOLD), spec, cli_style_end(CLI_BOLD),
            is_drawn ? cli_picture_gap(strlen(spec), strlen(facts)) : "  ", facts);
 }
@@ -307,11 +309,11 @@ static void print_header(const reshard_layout *layout, const char *spec_text, in
 static reshard_status print_table(const reshard_layout *layout, const char *spec_text,
                                   const layout_values *values)
 {
-    int32_t ndim = reshard_layout_ndim(layout);
-    int has_partial = spec_is_partial(reshard_layout_spec(layout));
+    int32_t ndim = cli_layout_info(layout).ndim;
+    int has_partial = spec_is_partial(cli_layout_info(layout).spec);
     listing list = {.layout = layout,
                     .table = cli_table_create(5 + has_partial),
-                    .volume = volume_of(ndim, reshard_layout_shape(layout)),
+                    .volume = volume_of(ndim, cli_layout_info(layout).shape),
                     .has_partial = has_partial,
                     .all = values->all};
     add_titles(&list);
@@ -334,11 +336,11 @@ static int check_values(const layout_values *values, const reshard_layout *layou
                         : values->all ? "all"
                                       : "rank");
     if ((values->all || values->json) && values->rank < 0 &&
-        reshard_layout_rank_count(layout) > RANKS_LISTED_MAX)
+        cli_layout_info(layout).rank_count > RANKS_LISTED_MAX)
         return cli_fail(CLI_USAGE,
                         "layout: %" PRId32 " ranks; --all and --json list at most %d; "
                         "choose one with --rank",
-                        reshard_layout_rank_count(layout), RANKS_LISTED_MAX);
+                        cli_layout_info(layout).rank_count, RANKS_LISTED_MAX);
     return CLI_DONE;
 }
 

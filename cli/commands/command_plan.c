@@ -11,6 +11,7 @@
 #include "cli/commands/commands.h"
 #include "cli/common/drawing.h"
 #include "cli/common/failure.h"
+#include "cli/common/input.h"
 #include "cli/common/memory.h"
 #include "cli/common/work.h"
 #include "cli/plan/plan_page.h"
@@ -76,7 +77,7 @@ static int create_plan(reshard_context *context, const plan_values *values, int 
 static int gather_stats(reshard_context *context, const plan_values *values,
                         cli_plan_report *report)
 {
-    size_t n = (size_t)reshard_plan_rank_count(report->plan);
+    size_t n = (size_t)cli_plan_info(report->plan).rank_count;
     if (n <= CLI_MATRIX_RANKS_MAX)
         report->matrix = cli_allocate(n * n, sizeof *report->matrix);
     report->stats.size = sizeof report->stats;
@@ -129,7 +130,7 @@ static reshard_status gather_part(reshard_context *context, reshard_plan *plan, 
 static int gather_parts(reshard_context *context, const plan_values *values,
                         cli_plan_report *report)
 {
-    int32_t rank_count = reshard_plan_rank_count(report->plan);
+    int32_t rank_count = cli_plan_info(report->plan).rank_count;
     int is_one = values->rank >= 0 || !report->has_stats;
     int32_t only = values->rank >= 0 ? values->rank : 0;
     reshard_status status = RESHARD_OK;
@@ -153,7 +154,7 @@ static int check_plan(reshard_plan *plan)
 
 static int check_moves_fit(const plan_values *values, const reshard_plan *plan)
 {
-    int32_t rank_count = reshard_plan_rank_count(plan);
+    int32_t rank_count = cli_plan_info(plan).rank_count;
     if (!values->moves || values->rank >= 0 || rank_count <= CLI_PARTS_MAX)
         return CLI_DONE;
     return cli_fail(

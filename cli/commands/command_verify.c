@@ -28,7 +28,7 @@ enum { ROWS_MAX = 64, ELEMENT_TEXT = 360 };
 static int64_t count_copies(const reshard_checkpoint *checkpoint)
 {
     int64_t count = 0;
-    for (int64_t i = 0; i < reshard_checkpoint_tensor_count(checkpoint); i++) {
+    for (int64_t i = 0; i < cli_checkpoint_info(checkpoint).tensor_count; i++) {
         reshard_stored_tensor tensor = {.size = sizeof tensor};
         if (reshard_checkpoint_tensor(checkpoint, i, &tensor) == RESHARD_OK)
             count += tensor.copy_count;
@@ -40,12 +40,12 @@ static int64_t count_copies(const reshard_checkpoint *checkpoint)
 static void print_whole(const char *path, const reshard_checkpoint *checkpoint, const char *digest)
 {
     char size[CLI_SIZE_TEXT];
-    int64_t copies = count_copies(checkpoint), count = reshard_checkpoint_tensor_count(checkpoint);
-    int32_t files = reshard_checkpoint_disk_file_count(checkpoint);
+    int64_t copies = count_copies(checkpoint), count = cli_checkpoint_info(checkpoint).tensor_count;
+    int32_t files = cli_checkpoint_info(checkpoint).disk_file_count;
     fputs(cli_style_begin(CLI_BOLD), stdout);
     cli_print_shown(path);
     printf("%s  whole: %" PRId64 " tensor%s, %s in %" PRId32 " file%s", cli_style_end(CLI_BOLD),
-           count, count == 1 ? "" : "s", cli_size_text(reshard_checkpoint_bytes(checkpoint), size),
+           count, count == 1 ? "" : "s", cli_size_text(cli_checkpoint_info(checkpoint).bytes, size),
            files, files == 1 ? "" : "s");
     if (copies != 0)
         printf(", %" PRId64 " cop%s agree%s", copies, copies == 1 ? "y" : "ies",
@@ -61,7 +61,7 @@ static void print_whole_json(const cli_digesting *d)
     cli_json_begin_object(&json, NULL);
     cli_json_bool(&json, "whole", 1);
     cli_json_integer(&json, "tensors", d->digests->count);
-    cli_json_unsigned(&json, "bytes", reshard_checkpoint_bytes(d->checkpoint));
+    cli_json_unsigned(&json, "bytes", cli_checkpoint_info(d->checkpoint).bytes);
     cli_json_text(&json, "checkpoint", d->digests->checkpoint);
     cli_json_end_object(&json);
     putchar('\n');
@@ -310,8 +310,8 @@ static reshard_status print_json(const verifying *v)
         cli_json_text(&json, NULL, reshard_comparison_note(v->comparison, i));
     cli_json_end_list(&json);
     cli_json_text(&json, "compared", v->values->comparing.by_digest ? "digests" : "bytes");
-    cli_json_integer(&json, "tensors", reshard_checkpoint_tensor_count(v->checkpoints[0]));
-    cli_json_unsigned(&json, "bytes", reshard_checkpoint_bytes(v->checkpoints[0]));
+    cli_json_integer(&json, "tensors", cli_checkpoint_info(v->checkpoints[0]).tensor_count);
+    cli_json_unsigned(&json, "bytes", cli_checkpoint_info(v->checkpoints[0]).bytes);
     cli_json_integer(&json, "tensors_compared", stats->tensors_compared);
     cli_json_unsigned(&json, "bytes_compared", stats->bytes_compared);
     cli_json_integer(&json, "left_out", stats->tensors_left_out);

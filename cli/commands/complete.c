@@ -10,6 +10,7 @@
 #include "cli/commands/bench.h"
 #include "cli/common/complete.h"
 #include "cli/common/failure.h"
+#include "cli/common/input.h"
 
 #include <string.h>
 
@@ -24,7 +25,7 @@ static void offer_tensor_names(const cli_completion *c)
         return; /* takes the beginning of names, not the name of a tensor */
     if (cli_checkpoint_open_quietly(NULL, c->operands[0], &opening, &checkpoint) != RESHARD_OK)
         return;
-    for (int64_t i = 0; i < reshard_checkpoint_tensor_count(checkpoint); i++) {
+    for (int64_t i = 0; i < cli_checkpoint_info(checkpoint).tensor_count; i++) {
         reshard_stored_tensor info = {.size = sizeof info};
         if (reshard_checkpoint_tensor(checkpoint, i, &info) == RESHARD_OK)
             cli_completion_offer(c, info.name, info.name_bytes);

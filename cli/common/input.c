@@ -92,7 +92,7 @@ int cli_layout_read(reshard_context *context, const char *argument, const cli_sh
 
 int cli_layout_text(const reshard_layout *layout, char **out_text)
 {
-    const reshard_spec *spec = reshard_layout_spec(layout);
+    const reshard_spec *spec = cli_layout_info(layout).spec;
     size_t length = 0;
     reshard_status status = reshard_spec_text(spec, NULL, 0, &length);
     if (status != RESHARD_OK)

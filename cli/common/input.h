@@ -6,6 +6,7 @@
 #ifndef CLI_INPUT_H
 #define CLI_INPUT_H
 
+#include <reshard/checkpoint.h>
 #include <reshard/reshard.h>
 
 typedef struct cli_shape {
@@ -23,6 +24,25 @@ int cli_spec_read(reshard_context *context, const char *argument, reshard_spec *
 int cli_layout_read(reshard_context *context, const char *argument, const cli_shape *shape,
                     reshard_layout **out_layout);
 
+/* What the library says of a layout, a plan or a checkpoint, as a value. */
+static inline reshard_layout_info cli_layout_info(const reshard_layout *layout)
+{
+    reshard_layout_info info = {.size = sizeof info};
+    (void)reshard_layout_get_info(layout, &info); /* fails only for a wrong size */
+    return info;
+}
+static inline reshard_plan_info cli_plan_info(const reshard_plan *plan)
+{
+    reshard_plan_info info = {.size = sizeof info};
+    (void)reshard_plan_get_info(plan, &info);
+    return info;
+}
+static inline reshard_checkpoint_info cli_checkpoint_info(const reshard_checkpoint *checkpoint)
+{
+    reshard_checkpoint_info info = {.size = sizeof info};
+    (void)reshard_checkpoint_get_info(checkpoint, &info);
+    return info;
+}
 /* The layout's canonical spec. The caller frees it. */
 int cli_layout_text(const reshard_layout *layout, char **out_text);
 

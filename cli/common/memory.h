@@ -7,6 +7,8 @@
 #ifndef CLI_MEMORY_H
 #define CLI_MEMORY_H
 
+#include <reshard/base.h>
+
 #include <stddef.h>
 
 /* Makes malloc return arrays of 512 KiB and more to the system as soon as they are freed. By
@@ -19,5 +21,13 @@ void *cli_allocate(size_t count, size_t item_bytes);
 
 /* Grows an array to at least `needed` items by doubling; never fails. */
 void *cli_grow(void *items, size_t *capacity, size_t needed, size_t item_bytes);
+
+/* What a context uses. */
+static inline reshard_memory_info cli_memory_info(const reshard_context *context)
+{
+    reshard_memory_info info = {.size = sizeof info};
+    (void)reshard_context_get_memory(context, &info); /* fails only for a wrong size */
+    return info;
+}
 
 #endif

@@ -20,7 +20,7 @@ enum { FILES_SHOWN = 32 };
 /* Suggests the most similar name. */
 static int fail_unknown(const reshard_checkpoint *checkpoint, const char *name)
 {
-    int64_t count = reshard_checkpoint_tensor_count(checkpoint);
+    int64_t count = cli_checkpoint_info(checkpoint).tensor_count;
     int shown = count < INT32_MAX ? (int)count : INT32_MAX;
     const char **names = cli_allocate((size_t)shown, sizeof *names);
     for (int i = 0; i < shown; i++) {
@@ -41,7 +41,7 @@ static int fail_unknown(const reshard_checkpoint *checkpoint, const char *name)
 /* Lists the numbers and names of the files that hold the tensor. */
 static void print_files(const reshard_checkpoint *checkpoint, const reshard_layout *layout)
 {
-    int32_t count = reshard_layout_rank_count(layout);
+    int32_t count = cli_layout_info(layout).rank_count;
     putchar('\n');
     for (int32_t i = 0; i < count && i < FILES_SHOWN; i++) {
         int32_t file = reshard_layout_rank_at(layout, i);
@@ -56,14 +56,15 @@ static void print_files(const reshard_checkpoint *checkpoint, const reshard_layo
 static void print_header(const reshard_stored_tensor *tensor, const reshard_layout *layout)
 {
     char shape[CLI_SHAPE_TEXT], facts[CLI_SHAPE_TEXT + 64], copies[48] = "";
-    int32_t files = reshard_layout_rank_count(layout);
+    int32_t files = cli_layout_info(layout).rank_count;
     if (tensor->copy_count != 0)
         (void)snprintf(copies, sizeof copies, ", %" PRId64 " cop%s not drawn", tensor->copy_count,
                        tensor->copy_count == 1 ? "y" : "ies");
-    (void)snprintf(facts, sizeof facts, "%s, shape %s%s, in %" PRId32 " file%s",
-                   reshard_dtype_name(tensor->dtype),
-                   cli_shape_text(reshard_layout_ndim(layout), reshard_layout_shape(layout), shape),
-                   tensor->opaque ? " in bytes" : "", files, files == 1 ? "" : "s");
+    (void)snprintf(
+        facts, sizeof facts, "%s, shape %s%s, in %" PRId32 " file%s",
+        reshard_dtype_name(tensor->dtype),
+        cli_shape_text(cli_layout_info(layout).ndim, cli_layout_info(layout).shape, shape),
+        tensor->opaque ? " in bytes" : "", files, files == 1 ? "" : "s");
     size_t name_length = reshard_text_escape(tensor->name, tensor->name_bytes, NULL, 0);
     fputs(cli_style_begin(CLI_BOLD), stdout);
     cli_print_shown_part(tensor->name, tensor->name_bytes);

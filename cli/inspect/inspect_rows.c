@@ -12,6 +12,7 @@
 #include "cli/inspect/inspect_rows.h"
 
 #include "cli/common/failure.h"
+#include "cli/common/input.h"
 #include "cli/common/memory.h"
 #include "cli/common/names.h"
 
@@ -43,7 +44,7 @@ static int matches_tensor(const reshard_checkpoint *checkpoint, const char *patt
     reshard_stored_tensor tensor = {.size = sizeof tensor};
     reshard_unreadable_tensor other = {.size = sizeof other};
     int matches = 0;
-    for (int64_t i = 0; !matches && i < reshard_checkpoint_tensor_count(checkpoint); i++) {
+    for (int64_t i = 0; !matches && i < cli_checkpoint_info(checkpoint).tensor_count; i++) {
         if (reshard_checkpoint_tensor(checkpoint, i, &tensor) == RESHARD_OK)
             (void)reshard_pattern_match(pattern, tensor.name, tensor.name_bytes, &matches);
     }
@@ -113,7 +114,7 @@ static uint64_t count_elements(const reshard_stored_tensor *tensor)
 int cli_inspection_init(cli_inspection *shown, const reshard_checkpoint *checkpoint,
                         const cli_texts *includes)
 {
-    int64_t count = reshard_checkpoint_tensor_count(checkpoint);
+    int64_t count = cli_checkpoint_info(checkpoint).tensor_count;
     *shown = (cli_inspection){.checkpoint = checkpoint, .includes = includes};
     int code = check_patterns(shown);
     if (code != CLI_DONE)

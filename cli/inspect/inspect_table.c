@@ -172,12 +172,12 @@ static void print_head(const cli_inspection *shown, const char *path)
 {
     char size[CLI_SIZE_TEXT], parameters[CLI_SIZE_TEXT];
     const reshard_checkpoint *checkpoint = shown->checkpoint;
-    int64_t count = reshard_checkpoint_tensor_count(checkpoint);
-    int32_t files = reshard_checkpoint_disk_file_count(checkpoint);
+    int64_t count = cli_checkpoint_info(checkpoint).tensor_count;
+    int32_t files = cli_checkpoint_info(checkpoint).disk_file_count;
     const char *naming;
     fputs(cli_style_begin(CLI_BOLD), stdout);
     cli_print_shown(path);
-    printf("%s  %s, ", cli_style_end(CLI_BOLD), reshard_checkpoint_format(checkpoint));
+    printf("%s  %s, ", cli_style_end(CLI_BOLD), cli_checkpoint_info(checkpoint).format);
     /* The usual one goes without saying. */
     if (reshard_checkpoint_naming(checkpoint, &naming) == RESHARD_OK && strcmp(naming, "hf") != 0)
         printf("names of %s, ", naming);
@@ -219,7 +219,8 @@ reshard_status cli_inspect_print(const cli_inspection *shown, const char *path, 
         cli_table_print(table);
         print_unreadable(shown);
         status = cli_values_print(shown, all, in_full);
-        for (int64_t i = 0; (note = reshard_checkpoint_note(shown->checkpoint, i)) != NULL; i++)
+        for (int64_t i = 0;
+             (note = reshard_checkpoint_note(shown->checkpoint, RESHARD_NOTE, i)) != NULL; i++)
             printf("%snote: %s\n", i == 0 ? "\n" : "", note);
     }
     cli_table_destroy(table);

@@ -5,6 +5,8 @@
  */
 #include "cli/page/pieces.h"
 
+#include "cli/common/input.h"
+
 #include <string.h>
 
 /* An entry that is still growing. */
@@ -92,14 +94,14 @@ static reshard_status add_rank(cli_page *page, picture *p, const reshard_layout 
 reshard_status cli_page_layout(cli_page *page, const char *key, const reshard_layout *layout)
 {
     picture p = {.partial = NULL};
-    int64_t ranks = reshard_layout_rank_count(layout), room = find_room(page);
+    int64_t ranks = cli_layout_info(layout).rank_count, room = find_room(page);
     int64_t piece_max = ranks > 0 && room / ranks > 1 ? room / ranks : 1;
     int64_t before = page->pieces_left;
     reshard_status status = RESHARD_OK;
     int32_t i = 0;
     cli_json_begin_object(&page->json, key);
-    cli_json_integers(&page->json, "shape", reshard_layout_ndim(layout),
-                      reshard_layout_shape(layout));
+    cli_json_integers(&page->json, "shape", cli_layout_info(layout).ndim,
+                      cli_layout_info(layout).shape);
     cli_json_integer(&page->json, "ranks", ranks);
     cli_json_begin_list(&page->json, "pieces");
     for (; status == RESHARD_OK && i < ranks && before - page->pieces_left + 1 < room; i++)

@@ -4,6 +4,7 @@
  * bytes from file to file, and each tensor as it is stored and as it will be cut. Tensors that are
  * cut alike, as in the layers of a model, share a picture.
  */
+#include "cli/common/input.h"
 #include "cli/common/memory.h"
 #include "cli/page/pieces.h"
 #include "cli/plan/plan_page.h"
@@ -133,7 +134,7 @@ reshard_status cli_conversion_page_write(const cli_conversion *made, double seco
     if (seconds >= 0)
         cli_json_seconds(json, "seconds_estimated", seconds);
     cli_json_end_object(json);
-    cli_json_text(json, "source_format", reshard_checkpoint_format(made->checkpoint));
+    cli_json_text(json, "source_format", cli_checkpoint_info(made->checkpoint).format);
     write_files(page, made);
     return write_tensors(page, made);
 }

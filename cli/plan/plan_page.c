@@ -11,6 +11,7 @@
 #include "cli/plan/plan_page.h"
 
 #include "cli/common/failure.h"
+#include "cli/common/input.h"
 #include "cli/common/memory.h"
 #include "cli/page/pieces.h"
 
@@ -91,7 +92,7 @@ static reshard_status add_rank(figures *f, reshard_context *context, const cli_p
 {
     reshard_part *part = NULL;
     reshard_part_stats stats = {.size = sizeof stats};
-    int32_t between_count = reshard_plan_intermediate_count(report->plan);
+    reshard_plan_info plan = cli_plan_info(report->plan);
     reshard_status status = reshard_part_create(context, report->plan, rank, &part);
     if (status == RESHARD_OK)
         status = reshard_part_get_stats(part, &stats);
@@ -103,9 +104,8 @@ static reshard_status add_rank(figures *f, reshard_context *context, const cli_p
     if (status == RESHARD_OK)
         status = add_shards(reshard_plan_target_layout(report->plan, 0), rank, report->dtype,
                             &f->target[rank]);
-    for (int32_t i = 0; i < between_count && status == RESHARD_OK; i++)
-        status = add_shards(reshard_plan_intermediate_layout(report->plan, i), rank, report->dtype,
-                            &f->between[rank]);
+    for (int32_t i = 0; i < plan.intermediate_count && status == RESHARD_OK; i++)
+        status = add_shards(plan.intermediates[i], rank, report->dtype, &f->between[rank]);
     reshard_part_destroy(part);
     return status;
 }
@@ -210,12 +210,12 @@ static void write_ranks(cli_json *json, const figures *f)
 
 static reshard_status write_layouts(const cli_plan_report *report, cli_page *page)
 {
-    int32_t between_count = reshard_plan_intermediate_count(report->plan);
+    reshard_plan_info plan = cli_plan_info(report->plan);
     reshard_status status = RESHARD_OK;
     cli_json_begin_list(&page->json, "layouts");
     status = cli_page_layout(page, NULL, report->source);
-    for (int32_t i = 0; i < between_count && status == RESHARD_OK; i++)
-        status = cli_page_layout(page, NULL, reshard_plan_intermediate_layout(report->plan, i));
+    for (int32_t i = 0; i < plan.intermediate_count && status == RESHARD_OK; i++)
+        status = cli_page_layout(page, NULL, plan.intermediates[i]);
     if (status == RESHARD_OK)
         status = cli_page_layout(page, NULL, reshard_plan_target_layout(report->plan, 0));
     cli_json_end_list(&page->json);
@@ -225,7 +225,7 @@ static reshard_status write_layouts(const cli_plan_report *report, cli_page *pag
 int cli_plan_page_write(reshard_context *context, const cli_plan_report *report, cli_page *page)
 {
     cli_json *json = &page->json;
-    int32_t rank_count = reshard_plan_rank_count(report->plan);
+    int32_t rank_count = cli_plan_info(report->plan).rank_count;
     figures *f = NULL;
     reshard_status status = RESHARD_OK;
     cli_json_text(json, "kind", "plan");
@@ -236,7 +236,7 @@ int cli_plan_page_write(reshard_context *context, const cli_plan_report *report,
     if (code != CLI_DONE)
         return code;
     if (rank_count <= CLI_PAGE_RANKS_MAX) {
-        f = create_figures(rank_count, reshard_plan_stage_count(report->plan));
+        f = create_figures(rank_count, cli_plan_info(report->plan).stage_count);
         for (int32_t rank = 0; rank < rank_count && status == RESHARD_OK; rank++)
             status = add_rank(f, context, report, rank);
         write_stages(json, f);

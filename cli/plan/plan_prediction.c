@@ -3,6 +3,7 @@
 #include "cli/plan/plan_report.h"
 
 #include "cli/common/failure.h"
+#include "cli/common/input.h"
 #include "cli/common/sizes.h"
 #include "cli/common/style.h"
 #include "cli/common/table.h"
@@ -58,7 +59,7 @@ void cli_prediction_print(const reshard_prediction *prediction, const reshard_pl
     cli_table *table = cli_table_create(4);
     cli_table_align(table, 0, CLI_LEFT);
     cli_table_align(table, 3, CLI_LEFT);
-    for (int32_t i = 0; i < reshard_plan_stage_count(plan); i++) {
+    for (int32_t i = 0; i < cli_plan_info(plan).stage_count; i++) {
         reshard_stage_prediction stage = read_stage(prediction, i);
         char latency[TIME_TEXT];
         cli_table_add(table, CLI_PLAIN, "stage %" PRId32, i);
@@ -76,7 +77,7 @@ void cli_prediction_write_json(cli_json *json, const reshard_prediction *predict
     cli_json_begin_object(json, "prediction");
     cli_json_seconds(json, "seconds", reshard_prediction_seconds(prediction));
     cli_json_begin_list(json, "stages");
-    for (int32_t i = 0; i < reshard_plan_stage_count(plan); i++) {
+    for (int32_t i = 0; i < cli_plan_info(plan).stage_count; i++) {
         reshard_stage_prediction stage = read_stage(prediction, i);
         cli_json_begin_object(json, NULL);
         cli_json_seconds(json, "seconds", stage.seconds);
@@ -99,7 +100,7 @@ void cli_prediction_write_json(cli_json *json, const reshard_prediction *predict
 int cli_prediction_trace(const reshard_prediction *prediction, reshard_plan *plan,
                          const reshard_cluster *cluster, reshard_trace *trace)
 {
-    int32_t ranks = 0, all = reshard_plan_rank_count(plan);
+    int32_t ranks = 0, all = cli_plan_info(plan).rank_count;
     reshard_status status = reshard_prediction_trace(prediction, plan, cluster, trace, &ranks);
     if (status == RESHARD_OK)
         status = reshard_trace_write(trace);

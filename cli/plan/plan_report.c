@@ -6,6 +6,7 @@
 #include "cli/plan/plan_report.h"
 
 #include "cli/common/failure.h"
+#include "cli/common/input.h"
 #include "cli/common/sizes.h"
 #include "cli/common/table.h"
 
@@ -32,7 +33,7 @@ static int print_layout_line(const char *label, const reshard_layout *layout)
 int cli_plan_report_print_header(const cli_plan_report *report)
 {
     char shape[CLI_SHAPE_TEXT];
-    int32_t rank_count = reshard_plan_rank_count(report->plan);
+    int32_t rank_count = cli_plan_info(report->plan).rank_count;
     int code = print_layout_line("from", report->source);
     if (code == CLI_DONE)
         code = print_layout_line("to", report->target);
@@ -74,7 +75,7 @@ static void add_share(cli_table *table, const char *label, uint64_t bytes,
 static void add_busiest(cli_table *table, const cli_plan_report *report, int sending)
 {
     char note[32] = "";
-    int32_t n = reshard_plan_rank_count(report->plan);
+    int32_t n = cli_plan_info(report->plan).rank_count;
     uint64_t most = sending ? report->stats.bytes_out_max : report->stats.bytes_in_max;
     for (int32_t rank = 0; report->matrix != NULL && most != 0 && rank < n && note[0] == '\0';
          rank++) {
@@ -140,7 +141,7 @@ static int print_stage(const cli_plan_report *report, int32_t stage)
 
 static int print_stages(const cli_plan_report *report)
 {
-    int32_t stage_count = reshard_plan_stage_count(report->plan);
+    int32_t stage_count = cli_plan_info(report->plan).stage_count;
     int code = CLI_DONE;
     if (stage_count < 2)
         return CLI_DONE;
@@ -152,14 +153,14 @@ static int print_stages(const cli_plan_report *report)
 
 static void print_relabelling(const cli_plan_report *report)
 {
-    const int32_t *ranks = NULL;
-    int32_t count = reshard_plan_relabelling(report->plan, &ranks);
+    reshard_plan_info plan = cli_plan_info(report->plan);
+    int32_t count = plan.relabelling_count;
     if (count == 0)
         return;
     printf("\n%srelabelling%s (rank that takes the place of a target rank)\n ",
            cli_style_begin(CLI_BOLD), cli_style_end(CLI_BOLD));
     for (int32_t i = 0; i < count && i < RELABEL_SHOWN_MAX; i++)
-        printf(" %" PRId32 " for %" PRId32 "%s", ranks[i],
+        printf(" %" PRId32 " for %" PRId32 "%s", plan.relabelling[i],
                reshard_layout_rank_at(report->target, i), i + 1 < count ? "," : "\n");
     if (count > RELABEL_SHOWN_MAX)
         printf(" ... %" PRId32 " more, see --json\n", count - RELABEL_SHOWN_MAX);
@@ -186,7 +187,7 @@ void cli_matrix_print(int32_t rows, int32_t columns, const uint64_t *matrix, int
 
 static void print_matrix(const cli_plan_report *report)
 {
-    int32_t n = reshard_plan_rank_count(report->plan);
+    int32_t n = cli_plan_info(report->plan).rank_count;
     if (n > MATRIX_SHOWN_MAX) {
         printf(
             "\nThe rank-to-rank matrix is printed for up to %d ranks, with --json for up to %d.\n",

@@ -4,6 +4,7 @@
  * later versions may add fields, but remove none.
  */
 #include "cli/common/failure.h"
+#include "cli/common/input.h"
 #include "cli/plan/plan_report.h"
 
 #include <inttypes.h>
@@ -35,33 +36,30 @@ static int write_layout(cli_json *json, const char *key, const reshard_layout *l
 
 static int write_inputs(cli_json *json, const cli_plan_report *report)
 {
-    uint64_t digest[2];
+    reshard_plan_info plan = cli_plan_info(report->plan);
     char hex[33];
-    cli_json_integer(json, "ranks", reshard_plan_rank_count(report->plan));
+    cli_json_integer(json, "ranks", plan.rank_count);
     cli_json_integers(json, "shape", report->shape.ndim, report->shape.extents);
     cli_json_text(json, "dtype", reshard_dtype_name(report->dtype));
     int code = write_layout(json, "from", report->source);
     if (code == CLI_DONE)
         code = write_layout(json, "to", report->target);
     cli_json_begin_list(json, "intermediates");
-    int32_t count = reshard_plan_intermediate_count(report->plan);
-    for (int32_t i = 0; i < count && code == CLI_DONE; i++)
-        code = write_layout(json, NULL, reshard_plan_intermediate_layout(report->plan, i));
+    for (int32_t i = 0; i < plan.intermediate_count && code == CLI_DONE; i++)
+        code = write_layout(json, NULL, plan.intermediates[i]);
     cli_json_end_list(json);
-    cli_json_unsigned(json, "segment_bytes", reshard_plan_segment_bytes(report->plan));
-    reshard_plan_digest(report->plan, digest);
-    snprintf(hex, sizeof hex, "%016" PRIx64 "%016" PRIx64, digest[0], digest[1]);
+    cli_json_unsigned(json, "segment_bytes", plan.segment_bytes);
+    snprintf(hex, sizeof hex, "%016" PRIx64 "%016" PRIx64, plan.digest[0], plan.digest[1]);
     cli_json_text(json, "digest", hex);
     return code;
 }
 
 static void write_relabelling(cli_json *json, const cli_plan_report *report)
 {
-    const int32_t *ranks = NULL;
-    int32_t count = reshard_plan_relabelling(report->plan, &ranks);
+    reshard_plan_info plan = cli_plan_info(report->plan);
     cli_json_begin_list(json, "relabel");
-    for (int32_t i = 0; i < count; i++)
-        cli_json_integer(json, NULL, ranks[i]);
+    for (int32_t i = 0; i < plan.relabelling_count; i++)
+        cli_json_integer(json, NULL, plan.relabelling[i]);
     cli_json_end_list(json);
     if (report->has_stats)
         cli_json_unsigned(json, "bytes_moved_without_relabel", report->bytes_moved_unrelabelled);
@@ -91,7 +89,7 @@ static void write_part(cli_json *json, const cli_plan_part *part)
 
 static void write_matrix(cli_json *json, const cli_plan_report *report)
 {
-    int32_t n = reshard_plan_rank_count(report->plan);
+    int32_t n = cli_plan_info(report->plan).rank_count;
     cli_json_begin_list(json, "matrix");
     for (int32_t s = 0; s < n; s++) {
         cli_json_begin_list(json, NULL);
@@ -107,7 +105,7 @@ int cli_plan_report_write_fields(const cli_plan_report *report, cli_json *json)
     if (report->has_stats)
         write_stats(json, &report->stats);
     else
-        cli_json_integer(json, "stages", reshard_plan_stage_count(report->plan));
+        cli_json_integer(json, "stages", cli_plan_info(report->plan).stage_count);
     int code = write_inputs(json, report);
     if (report->relabel)
         write_relabelling(json, report);

@@ -117,8 +117,8 @@ static reshard_status write_shards(cli_json *json, const reshard_conversion_tens
 {
     reshard_shards *shards = NULL;
     reshard_status status = RESHARD_OK;
-    if (reshard_layout_rank_count(tensor->layout) <= CLI_PLAN_SHARDS_MAX) {
-        status = reshard_layout_all_shards(tensor->layout, &shards);
+    if (cli_layout_info(tensor->layout).rank_count <= CLI_PLAN_SHARDS_MAX) {
+        status = reshard_layout_shards(tensor->layout, RESHARD_ALL_RANKS, &shards);
         cli_json_begin_list(json, "shards");
         for (int64_t i = 0; status == RESHARD_OK && i < shards->count; i++)
             write_shard(json, &shards->items[i]);

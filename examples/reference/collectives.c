@@ -25,7 +25,7 @@ static reshard_status average(reshard_group *replicas, float gradient)
                                        .count = COUNT,
                                        .source = mine,
                                        .target = mean};
-    TRY(reshard_exchange_start(NULL, replicas, &exchange, &work));
+    TRY(reshard_exchange_run(NULL, replicas, &exchange, &work));
     TRY(reshard_work_wait(work)); /* the start was also the first run, of zeros */
     for (int step = 0; step < 3; step++) {
         for (int i = 0; i < COUNT; i++)
@@ -50,16 +50,42 @@ static reshard_status gather_and_reduce(reshard_group *parts)
     static const int64_t counts[PARTS] = {1, 2, 3};
     int32_t rank = reshard_group_rank(parts);
     int32_t mine[3] = {rank, rank, rank}, all[6], sums[3];
-    TRY(reshard_all_gather(NULL, parts, RESHARD_I32, 0, counts, mine, all));
+    TRY(reshard_exchange_run(NULL, parts,
+                             RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_ALL_GATHER,
+                                             .dtype = RESHARD_I32, .count = 0, .counts = counts,
+                                             .source = mine, .target = all),
+                             NULL));
     TRY(check(all[0] == 0 && all[1] == 1 && all[3] == 2 && all[5] == 2, "a part is misplaced"));
-    TRY(reshard_reduce_scatter(NULL, parts, RESHARD_I32, RESHARD_SUM, 0, counts, all, sums));
+    TRY(reshard_exchange_run(NULL, parts,
+                             RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_REDUCE_SCATTER,
+                                             .dtype = RESHARD_I32, .reduction = RESHARD_SUM,
+                                             .count = 0, .counts = counts, .source = all,
+                                             .target = sums),
+                             NULL));
     TRY(check(sums[0] == PARTS * rank, "a sum is wrong"));
     /* From one rank to the others, and back. */
     int32_t given = -1;
-    TRY(reshard_broadcast(NULL, parts, RESHARD_I32, 2, 3, sums, all));
-    TRY(reshard_scatter(NULL, parts, RESHARD_I32, 1, 1, NULL, all, &given));
-    TRY(reshard_gather(NULL, parts, RESHARD_I32, 0, 1, NULL, &given, all));
-    TRY(reshard_reduce(NULL, parts, RESHARD_I32, RESHARD_MAX, 2, 1, &given, all));
+    TRY(reshard_exchange_run(NULL, parts,
+                             RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_BROADCAST,
+                                             .dtype = RESHARD_I32, .root = 2, .count = 3,
+                                             .source = sums, .target = all),
+                             NULL));
+    TRY(reshard_exchange_run(NULL, parts,
+                             RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_SCATTER,
+                                             .dtype = RESHARD_I32, .root = 1, .count = 1,
+                                             .source = all, .target = &given),
+                             NULL));
+    TRY(reshard_exchange_run(NULL, parts,
+                             RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_GATHER,
+                                             .dtype = RESHARD_I32, .root = 0, .count = 1,
+                                             .source = &given, .target = all),
+                             NULL));
+    TRY(reshard_exchange_run(NULL, parts,
+                             RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_REDUCE,
+                                             .dtype = RESHARD_I32, .reduction = RESHARD_MAX,
+                                             .root = 2, .count = 1, .source = &given,
+                                             .target = all),
+                             NULL));
     TRY(check(given == PARTS * 2, "what was handed around has changed"));
 out:
     return status;
@@ -78,7 +104,12 @@ static reshard_status exchange(reshard_group *group)
         for (int32_t i = 0; i < r; i++)
             given[total++] = (int16_t)(10 * rank + r);
     }
-    TRY(reshard_all_to_all_single(NULL, group, RESHARD_I16, sent, received, given, taken));
+    TRY(reshard_exchange_run(NULL, group,
+                             RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_ALL_TO_ALL_SINGLE,
+                                             .dtype = RESHARD_I16, .send_counts = sent,
+                                             .receive_counts = received, .source = given,
+                                             .target = taken),
+                             NULL));
     for (int32_t i = 0; i < rank * size; i++)
         TRY(check(taken[i] == 10 * (i / rank) + rank, "an element came from somebody else"));
 out:
@@ -97,9 +128,9 @@ static reshard_status pass_token(reshard_group *group)
     int32_t rank = reshard_group_rank(ring);
     int64_t token = 0;
     if (rank > 0)
-        TRY(reshard_receive(NULL, ring, RESHARD_I64, rank - 1, 1, &token));
+        TRY(reshard_receive(NULL, ring, RESHARD_I64, rank - 1, 1, &token, NULL));
     token = 10 * token + reshard_group_parent_rank(ring, rank);
-    TRY(rank < 2 ? reshard_send(NULL, ring, RESHARD_I64, rank + 1, 1, &token)
+    TRY(rank < 2 ? reshard_send(NULL, ring, RESHARD_I64, rank + 1, 1, &token, NULL)
                  : check(token == 420, "the token went another way"));
 out:
     reshard_group_release(ring);
@@ -110,12 +141,14 @@ static reshard_status run_rank(void *user, reshard_group *group)
 {
     reshard_status status = RESHARD_OK;
     reshard_device_mesh *world = NULL;
+    reshard_device_mesh_info info = {.size = sizeof info};
     reshard_group *replicas = NULL;
     TRY(reshard_device_mesh_create(NULL, group, user, &world));
     TRY(reshard_device_mesh_group_of(world, "replica", &replicas));
-    TRY(average(replicas, 1 + (float)reshard_device_mesh_coordinate(world, 0)));
-    TRY(gather_and_reduce(reshard_device_mesh_axis_group(world, 1)));
-    TRY(exchange(reshard_device_mesh_group(world)));
+    TRY(reshard_device_mesh_get_info(world, &info));
+    TRY(average(replicas, 1 + (float)info.coordinates[0]));
+    TRY(gather_and_reduce(info.axis_groups[1]));
+    TRY(exchange(info.group));
     TRY(pass_token(group));
 out:
     reshard_device_mesh_release(world);

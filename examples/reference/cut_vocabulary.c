@@ -30,9 +30,9 @@ static reshard_status compare(reshard_group *group, reshard_tensor *x, reshard_t
     TRY(reshard_tensor_shard(NULL, group, whole, 0, x, &input));
     TRY(reshard_scope_open(NULL, &scope));
     reshard_tensor *dense = reshard_linear(x, weight, NULL);
-    reshard_tensor *expected = reshard_cross_entropy_with(dense, labels, &options);
+    reshard_tensor *expected = reshard_cross_entropy(dense, labels, &options);
     reshard_tensor *logits = reshard_linear(input, cut, NULL); /* 4: S(1) */
-    reshard_tensor *loss = reshard_cross_entropy_loss_with(logits, labels, &options);
+    reshard_tensor *loss = reshard_cross_entropy_loss(logits, labels, &options);
     reshard_tensor *found = reshard_tensor_full(loss);
     TRY(reshard_scope_status(scope));
     TRY(reshard_tensor_allclose(found, expected, 1e-12, 0, 0, &close));

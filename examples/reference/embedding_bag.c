@@ -57,7 +57,7 @@ static reshard_status compare(reshard_module *module, reshard_tensor *const *use
     reshard_scope *scope = NULL;
     reshard_value items[3];
     int close = 0;
-    TRY(reshard_module_find_parameter(module, "weight", &weight));
+    TRY(reshard_module_find_tensor(module, "weight", &weight));
     TRY(reshard_scope_open(NULL, &scope));
     for (int i = 0; i < 3; i++)
         items[i] = reshard_value_of(own(users[i], group, rows));

@@ -45,10 +45,12 @@ static reshard_status print_result(const reshard_map *map, const reshard_map_res
     reshard_status status = RESHARD_OK;
     char canonical[512];
     size_t length;
+    reshard_map_result_info info = {.size = sizeof info};
     TRY(reshard_map_print(map, canonical, sizeof canonical, &length));
     printf("%s to %s:\n%s", reshard_map_naming(map, RESHARD_MAP_LEFT),
            reshard_map_naming(map, RESHARD_MAP_RIGHT), canonical);
-    for (int64_t t = 0; t < reshard_map_result_target_count(result); t++) {
+    TRY(reshard_map_result_get_info(result, &info));
+    for (int64_t t = 0; t < info.target_count; t++) {
         reshard_map_target target = {.size = sizeof target};
         TRY(reshard_map_result_target(result, t, &target));
         printf("%s comes from", target.name);
@@ -76,7 +78,9 @@ static reshard_status make_plan(const reshard_map_result *result, reshard_plan *
     reshard_plan_tensor sources[TRAINED] = {{0}}, target = {.dtype = RESHARD_F32};
     reshard_map_target fused = {.size = sizeof fused};
     reshard_strided_link links[8];
-    int64_t count = reshard_map_result_link_count(result);
+    reshard_map_result_info info = {.size = sizeof info};
+    TRY(reshard_map_result_get_info(result, &info));
+    int64_t count = info.link_count;
     for (int i = 0; i < TRAINED; i++) {
         sources[i] = (reshard_plan_tensor){trained[i].name, NULL, trained[i].dtype};
         TRY(reshard_layout_parse(NULL, "fsdp=2: S(0)", trained[i].ndim, trained[i].shape,

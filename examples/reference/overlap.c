@@ -51,7 +51,7 @@ static reshard_status start_collectives(reshard_group *group, const int32_t mine
                                            .target = rows[i].target,
                                            .sources = sources,
                                            .targets = targets};
-        TRY(reshard_exchange_start(NULL, group, &exchange, &works[i]));
+        TRY(reshard_exchange_run(NULL, group, &exchange, &works[i]));
     }
 out:
     return status;
@@ -63,9 +63,9 @@ static reshard_status start_messages(reshard_group *group, const int32_t *mine, 
 {
     reshard_status status = RESHARD_OK;
     int32_t rank = reshard_group_rank(group);
-    TRY(reshard_send_start(NULL, group, RESHARD_I32, (rank + 1) % RANKS, 1, mine, &works[0]));
-    TRY(reshard_receive_start(NULL, group, RESHARD_I32, (rank + RANKS - 1) % RANKS, 1,
-                              &r->neighbour, &works[1]));
+    TRY(reshard_send(NULL, group, RESHARD_I32, (rank + 1) % RANKS, 1, mine, &works[0]));
+    TRY(reshard_receive(NULL, group, RESHARD_I32, (rank + RANKS - 1) % RANKS, 1, &r->neighbour,
+                        &works[1]));
 out:
     return status;
 }

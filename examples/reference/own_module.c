@@ -15,9 +15,9 @@ static reshard_value forward_gated(reshard_module *module, void *user, reshard_v
 {
     (void)user;
     reshard_tensor *x = reshard_value_tensor(input);
-    reshard_tensor *threshold = reshard_module_buffer(module, "threshold");
+    reshard_tensor *threshold = reshard_module_tensor(module, "threshold");
     reshard_tensor *over = reshard_relu(reshard_add(x, reshard_scale(threshold, -1)));
-    return reshard_value_of(reshard_mul(over, reshard_module_parameter(module, "gain")));
+    return reshard_value_of(reshard_mul(over, reshard_module_tensor(module, "gain")));
 }
 
 /* Adds a named tensor with one element to a module. */
@@ -81,7 +81,7 @@ static reshard_status train_step(reshard_module *model, reshard_optimizer *optim
     reshard_tensor *error = reshard_mean(reshard_mul(difference, difference));
     (void)reshard_backward(error, NULL, NULL);
     if (error != NULL)
-        (void)reshard_tensor_item(error, out_error);
+        (void)reshard_tensor_value(error, out_error);
     status = reshard_scope_close(scope); /* returns the scope's first error */
     if (status == RESHARD_OK)
         status = reshard_optimizer_step(optimizer);
@@ -125,7 +125,7 @@ static reshard_status copy_state(const reshard_module *from, reshard_module *to)
     for (int64_t i = 0; status == RESHARD_OK && i < state->count; i++) {
         double value = 0;
         reshard_tensor *tensor = state->items[i].tensor;
-        if (reshard_tensor_item(tensor, &value) == RESHARD_OK)
+        if (reshard_tensor_value(tensor, &value) == RESHARD_OK)
             printf("  %-12s %8.4f\n", state->items[i].name, value);
     }
     if (status == RESHARD_OK)

@@ -27,10 +27,10 @@ static reshard_status gate(reshard_operation_call *call, reshard_tensor *const *
 static reshard_status gate_back(reshard_operation_call *call, reshard_tensor *const *gradients,
                                 reshard_tensor **out)
 {
-    reshard_tensor *t = reshard_operation_saved(call, 0), *y = gradients[0];
+    reshard_tensor *t = call->saved[0], *y = gradients[0];
     out[0] = reshard_mul(y, t);
-    if (reshard_operation_wants(call, 1)) { /* y x (1 - t^2) */
-        reshard_tensor *yx = reshard_mul(y, reshard_operation_input(call, 0));
+    if (call->wants[1]) { /* y x (1 - t^2) */
+        reshard_tensor *yx = reshard_mul(y, call->inputs[0]);
         out[1] = reshard_sub(yx, reshard_mul(yx, reshard_mul(t, t)));
     }
     return RESHARD_OK;
@@ -65,12 +65,11 @@ static reshard_status rotate(reshard_operation_call *call, reshard_tensor *const
 {
     reshard_status status = RESHARD_OK;
     int64_t offset[2];
-    TRY(reshard_operation_input_offset(call, 0, offset));
+    TRY(reshard_operation_offset(call, 0, 0, offset));
     if ((outputs[0] = reshard_operation_result(call, 0)) == NULL)
         goto out; /* the scope has the error */
     turn(reshard_tensor_data(inputs[0]), reshard_tensor_write(outputs[0]),
-         reshard_tensor_shape(inputs[0]), offset[0], *(const double *)reshard_operation_data(call),
-         1);
+         reshard_tensor_shape(inputs[0]), offset[0], *(const double *)call->data, 1);
 out:
     return status;
 }
@@ -81,12 +80,11 @@ static reshard_status rotate_back(reshard_operation_call *call, reshard_tensor *
 {
     reshard_status status = RESHARD_OK;
     int64_t offset[2];
-    TRY(reshard_operation_output_offset(call, 0, offset));
+    TRY(reshard_operation_offset(call, 1, 0, offset));
     if ((out_gradients[0] = reshard_tensor_clone(gradients[0])) == NULL)
         goto out;
     turn(reshard_tensor_data(gradients[0]), reshard_tensor_write(out_gradients[0]),
-         reshard_tensor_shape(gradients[0]), offset[0],
-         *(const double *)reshard_operation_data(call), -1);
+         reshard_tensor_shape(gradients[0]), offset[0], *(const double *)call->data, -1);
 out:
     return status;
 }

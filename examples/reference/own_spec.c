@@ -42,7 +42,7 @@ static reshard_status run(reshard_context *context, reshard_spec **spec, reshard
     if (status == RESHARD_OK)
         status = reshard_layout_parse(context, "4[3,2,1,0]: S(0)", 2, shape, same);
     if (status == RESHARD_OK)
-        status = reshard_layout_all_shards(*layout, shards);
+        status = reshard_layout_shards(*layout, RESHARD_ALL_RANKS, shards);
     if (status != RESHARD_OK)
         return status;
     for (int64_t i = 0; i < (*shards)->count; i++) {
@@ -53,7 +53,9 @@ static reshard_status run(reshard_context *context, reshard_spec **spec, reshard
     /* The shards are the same, but layouts are compared by their texts, and a callback has none. */
     printf("known to equal 4[3,2,1,0]: S(0): %s\n",
            reshard_layout_equals(*layout, *same) ? "yes" : "no");
-    printf("%zu bytes in use\n", reshard_context_bytes(context));
+    reshard_memory_info memory = {.size = sizeof memory};
+    (void)reshard_context_get_memory(context, &memory);
+    printf("%zu bytes in use\n", memory.bytes);
     return RESHARD_OK;
 }
 

@@ -68,8 +68,8 @@ static reshard_tensor *forward_ahead(const model *m)
 static void descend(reshard_tensor *weight)
 {
     reshard_tensor *gradient = reshard_tensor_gradient(weight);
-    for (int64_t k = 0; k < reshard_tensor_local_shard_count(weight); k++) {
-        reshard_tensor *shard = reshard_tensor_local_shard(weight, k);
+    reshard_tensor *shard = NULL;
+    for (int64_t k = 0; (shard = reshard_tensor_local_shard(weight, k)) != NULL; k++) {
         float *values = reshard_tensor_write(shard);
         const float *slopes = reshard_tensor_data(reshard_tensor_local_shard(gradient, k));
         for (int64_t i = 0; i < reshard_tensor_volume(shard); i++)

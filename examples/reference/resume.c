@@ -74,8 +74,8 @@ out:
 /* Checks that both have the same weight, bit for bit. */
 static int agree(const trainer *a, const trainer *b)
 {
-    return memcmp(reshard_tensor_data(reshard_module_parameter(a->model, "weight")),
-                  reshard_tensor_data(reshard_module_parameter(b->model, "weight")),
+    return memcmp(reshard_tensor_data(reshard_module_tensor(a->model, "weight")),
+                  reshard_tensor_data(reshard_module_tensor(b->model, "weight")),
                   INPUTS * sizeof(float)) == 0;
 }
 

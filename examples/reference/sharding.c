@@ -44,14 +44,16 @@ static reshard_status build_plan(void *user, reshard_module *module, reshard_sha
     const reshard_sharder sharder = {.shard = shard_columns};
     reshard_spec *rows = NULL, *whole = NULL;
     (void)user;
-    TRY(check(reshard_module_child_count(module) == 3, "this planner knows two layers"));
+    TRY(check(reshard_module_child(module, 3, NULL) == NULL, "this planner knows two layers"));
     TRY(reshard_spec_parse(NULL, "2: S(0)", &rows));
     TRY(reshard_spec_parse(NULL, "2: R", &whole));
     TRY(reshard_sharding_plan_add(plan, "0.weight", rows));
     TRY(reshard_sharding_plan_add(plan, "0.bias", rows));
-    TRY(reshard_sharding_plan_add_sharder(plan, "2", &sharder));
-    TRY(reshard_sharding_plan_add_output(plan, "", whole)); /* adds up the partial sums */
-    TRY(reshard_sharding_plan_add_local(plan, ""));         /* the output as a local tensor */
+    TRY(reshard_sharding_plan_add_module(
+        plan, "2", RESHARD_OPTIONS(reshard_sharding_module, .sharder = &sharder)));
+    /* Adds up the partial sums, and gives the output as a local tensor. */
+    TRY(reshard_sharding_plan_add_module(
+        plan, "", RESHARD_OPTIONS(reshard_sharding_module, .output = whole, .local_output = 1)));
 out:
     reshard_spec_release(whole);
     reshard_spec_release(rows);

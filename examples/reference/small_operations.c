@@ -28,8 +28,8 @@ static reshard_tensor *find_loss(reshard_tensor *x, reshard_tensor *target, resh
     reshard_tensor *losses = reshard_masked_fill(binary_cross_entropy(clean, target), mask, 0);
     reshard_tensor *counted = reshard_where(mask, reshard_scale(target, 0), clean);
     reshard_tensor *spread = reshard_div(reshard_pow(counted, 2), reshard_exp(counted));
-    reshard_tensor *penalty = reshard_sum_dims(spread, 2, (int32_t[]){0, 1}, 0);
-    reshard_tensor *mean = reshard_mean_dims(losses, 2, (int32_t[]){0, 1}, 0);
+    reshard_tensor *penalty = reshard_reduce_dims(spread, RESHARD_SUM, 2, (int32_t[]){0, 1}, 0);
+    reshard_tensor *mean = reshard_reduce_dims(losses, RESHARD_AVG, 2, (int32_t[]){0, 1}, 0);
     return reshard_add(mean, reshard_scale(penalty, 0.01));
 }
 
@@ -40,8 +40,8 @@ static reshard_tensor *range_of_products(reshard_tensor *x)
     const int32_t all[] = {0, 1, 2};
     reshard_tensor *batch = reshard_tensor_unsqueeze(x, 0);
     reshard_tensor *products = reshard_bmm(batch, 0, batch, 1);
-    return reshard_sub(reshard_max_dims(products, 3, all, 0),
-                       reshard_min_dims(products, 3, all, 0));
+    return reshard_sub(reshard_reduce_dims(products, RESHARD_MAX, 3, all, 0),
+                       reshard_reduce_dims(products, RESHARD_MIN, 3, all, 0));
 }
 
 static reshard_status compare(reshard_tensor *const *wholes, reshard_tensor *const *parts)
@@ -66,7 +66,7 @@ static reshard_status compare(reshard_tensor *const *wholes, reshard_tensor *con
     TRY(reshard_tensor_allclose(tail, other, 1e-9, 0, 0, &close));
     TRY(check(close, "log1p(exp(-x)) is not -log(sigmoid(x))"));
     double width = 0;
-    TRY(reshard_tensor_item(range, &width));
+    TRY(reshard_tensor_value(range, &width));
     TRY(check(width > 0, "all products are equal"));
     TRY(reshard_backward(loss, NULL, NULL));
     TRY(reshard_backward(expected, NULL, NULL));

@@ -43,7 +43,7 @@ static reshard_status softsign(reshard_operation_call *call, reshard_tensor *con
 static reshard_status softsign_back(reshard_operation_call *call, reshard_tensor *const *gradients,
                                     reshard_tensor **out)
 {
-    const double *y = reshard_tensor_data(reshard_operation_saved_output(call, 0));
+    const double *y = reshard_tensor_data(call->outputs[0]);
     if ((out[0] = reshard_tensor_clone(gradients[0])) == NULL)
         return RESHARD_OK;
     double *g = reshard_tensor_write(out[0]);
@@ -97,7 +97,7 @@ static reshard_value forward_block(reshard_module *m, void *user, reshard_value 
 static reshard_value forward_model(reshard_module *m, void *user, reshard_value input)
 {
     reshard_tensor *x = through(m, "embed", reshard_value_tensor(input));
-    x = reshard_add(x, through(m, "place", reshard_module_buffer(m, "places")));
+    x = reshard_add(x, through(m, "place", reshard_module_tensor(m, "places")));
     (void)user;
     x = through(m, "layers", x);
     return reshard_value_of(through(m, "head", through(m, "norm", x)));
@@ -264,12 +264,14 @@ static reshard_status take_step(reshard_module *model, reshard_optimizer *optimi
     TRY(reshard_context_create(NULL, &context));
     TRY(reshard_scope_open(context, &scope));
     reshard_tensor *logits = reshard_module_forward(model, tokens);
-    if (gathers && logits != NULL && reshard_tensor_is_distributed(logits))
+    if (gathers && logits != NULL && reshard_tensor_layout(logits) != NULL)
         logits = reshard_tensor_full(logits);
-    reshard_tensor *loss = reshard_cross_entropy_loss(logits, labels);
+    reshard_tensor *loss = reshard_cross_entropy_loss(logits, labels, NULL);
     RESHARD_DO(reshard_backward(loss, NULL, NULL));
     RESHARD_DO(reshard_tensor_value(loss, out_loss));
-    *out_peak = reshard_context_bytes_peak(context);
+    reshard_memory_info memory = {.size = sizeof memory};
+    TRY(reshard_context_get_memory(context, &memory));
+    *out_peak = memory.bytes_peak;
     TRY(close_scope(&scope, status));
     TRY(reshard_optimizer_step(optimizer));
 out:
@@ -292,6 +294,9 @@ static reshard_status set_up(trainer *t, reshard_group *group, reshard_device_me
 {
     reshard_status status = RESHARD_OK;
     reshard_scope *scope = NULL;
+    reshard_device_mesh_info info = {.size = sizeof info};
+    if (mesh != NULL)
+        TRY(reshard_device_mesh_get_info(mesh, &info));
     TRY(reshard_scope_open(NULL, &scope));
     t->model = make_model();
     TRY(close_scope(&scope, status));
@@ -299,7 +304,7 @@ static reshard_status set_up(trainer *t, reshard_group *group, reshard_device_me
     for (int i = 0; group != NULL && i < 2; i++) {
         reshard_module *block = NULL;
         if (i == 0)
-            TRY(spread(t->model, group, reshard_device_mesh_mesh(mesh)));
+            TRY(spread(t->model, group, info.mesh));
         TRY(reshard_module_find(t->model, i == 0 ? "layers.0" : "layers.1", &block));
         TRY(reshard_module_input_reshard(block, mesh, 1, NULL, &t->packed[i]));
     }

@@ -22,8 +22,6 @@ extern "C" {
  * so. Local. Errors: INVALID for other tensors, UNSUPPORTED for dtypes other than f16, bf16,
  * f32, f64. */
 RESHARD_API reshard_status reshard_tensor_set_requires_grad(reshard_tensor *tensor, int requires);
-/* True for leaves that collect gradients, and for everything computed from them. */
-RESHARD_API int reshard_tensor_requires_grad(const reshard_tensor *tensor);
 /* The sum of all gradients that backward passes gave a leaf; NULL if none has reached it. Not
  * retained; valid until the next backward pass or clear. */
 RESHARD_API reshard_tensor *reshard_tensor_gradient(const reshard_tensor *tensor);

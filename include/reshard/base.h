@@ -274,11 +274,16 @@ RESHARD_API reshard_status reshard_context_create(const reshard_context_options 
                                                   reshard_context **out_context);
 RESHARD_API void reshard_context_destroy(reshard_context *context);
 
-/* For programs that watch their memory: bytes in use now, and the most that were in use at one time
- * since the last reset. Local. The memory of the default context is not counted: both return 0 for
- * NULL. */
-RESHARD_API size_t reshard_context_bytes(const reshard_context *context);
-RESHARD_API size_t reshard_context_bytes_peak(const reshard_context *context);
+typedef struct reshard_memory_info {
+    size_t size;       /* sizeof(reshard_memory_info), set by the caller */
+    size_t bytes;      /* in use now */
+    size_t bytes_peak; /* the most that were in use at one time since the last reset */
+    size_t bytes_kept; /* of released tensors, kept for later ones (reshard_context_trim) */
+} reshard_memory_info;
+/* For programs that watch their memory. Local. The memory of the default context is not counted:
+ * zeros for NULL. Errors: INVALID for a size that no release has. */
+RESHARD_API reshard_status reshard_context_get_memory(const reshard_context *context,
+                                                      reshard_memory_info *out_memory);
 RESHARD_API void reshard_context_reset_peak(reshard_context *context);
 
 /* A pointer to an options struct with its size set, the given fields, and zero elsewhere, for use
@@ -309,7 +314,6 @@ inline const options_type *reshard_options_pointer(const options_type &options)
  * in use plus kept memory never exceed the most that large tensors have used at one time; kept
  * memory is given back when memory_bytes_max would be exceeded. Trim gives all of it back to
  * malloc. Local, from any thread. The default context (NULL) keeps nothing. */
-RESHARD_API size_t reshard_context_bytes_kept(const reshard_context *context);
 RESHARD_API void reshard_context_trim(reshard_context *context);
 
 #ifdef __cplusplus

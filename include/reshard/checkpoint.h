@@ -118,8 +118,20 @@ typedef struct reshard_stored_tensor {
     int is_aside;
 } reshard_stored_tensor;
 
-/* Tensors are numbered in the order of their names, compared as bytes. */
-RESHARD_API int64_t reshard_checkpoint_tensor_count(const reshard_checkpoint *checkpoint);
+/* Pointers live as long as the checkpoint. */
+typedef struct reshard_checkpoint_info {
+    size_t size;        /* sizeof(reshard_checkpoint_info), set by the caller */
+    const char *format; /* its name, as in reshard_format. Static */
+    int64_t tensor_count;
+    uint64_t bytes; /* of all tensors, each element counted once */
+    /* How many files, the first ones, are files on disk. Others are made from these while they are
+     * read: what is compressed or quantised in them. */
+    int32_t disk_file_count;
+} reshard_checkpoint_info;
+/* Errors: INVALID for a size that no release has. */
+RESHARD_API reshard_status reshard_checkpoint_get_info(const reshard_checkpoint *checkpoint,
+                                                       reshard_checkpoint_info *out_info);
+/* Tensors are numbered in the order of their names, compared as bytes. Errors: RANGE. */
 RESHARD_API reshard_status reshard_checkpoint_tensor(const reshard_checkpoint *checkpoint,
                                                      int64_t index,
                                                      reshard_stored_tensor *out_tensor);
@@ -143,25 +155,19 @@ RESHARD_API reshard_status reshard_checkpoint_read(const reshard_checkpoint *che
 
 /* ---- what else there is ---------------------------------------------------------------------- */
 
-/* The name of the checkpoint's format, as in reshard_format. Static. */
-RESHARD_API const char *reshard_checkpoint_format(const reshard_checkpoint *checkpoint);
-/* Bytes of all tensors, each element counted once. */
-RESHARD_API uint64_t reshard_checkpoint_bytes(const reshard_checkpoint *checkpoint);
-/* How many files, the first ones, are files on disk. Others are made from these while they are
- * read: what is compressed or quantised in them. */
-RESHARD_API int32_t reshard_checkpoint_disk_file_count(const reshard_checkpoint *checkpoint);
 /* The path of a file, relative to the checkpoint's folder. Lives as long as the checkpoint; NULL
  * beyond the last. */
 RESHARD_API const char *reshard_checkpoint_file_name(const reshard_checkpoint *checkpoint,
                                                      int32_t file);
-/* One line about something that could not be determined or was left out. Notes are numbered from 0;
- * NULL beyond the last. */
+typedef enum reshard_note_kind {
+    RESHARD_NOTE,   /* something could not be determined, was left out, or may be unexpected */
+    RESHARD_WARNING /* something is probably wrong, or meant to do harm */
+} reshard_note_kind;
+
+/* One line. Notes of each kind are numbered from 0; NULL beyond the last. A warning is a pickle
+ * that would make Python call something, for example; the library calls nothing. */
 RESHARD_API const char *reshard_checkpoint_note(const reshard_checkpoint *checkpoint,
-                                                int64_t index);
-/* The same for what may be meant to do harm: a pickle that would make Python call something. The
- * library calls nothing. */
-RESHARD_API const char *reshard_checkpoint_warning(const reshard_checkpoint *checkpoint,
-                                                   int64_t index);
+                                                reshard_note_kind kind, int64_t index);
 
 /* A stored value that is not a tensor, such as a step count or a hyper-parameter. Pointers live as
  * long as the checkpoint. */

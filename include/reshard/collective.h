@@ -17,10 +17,9 @@
  *   all_to_all_single  K: S(0)            to   K: S(1)       of KxKxc, when all counts are c;
  *                                                            else boxes
  *
- * What holds for all of these calls:
- *  - They are Collective, and return when this rank's target is complete and its source is no
- *    longer needed. reshard_exchange_start returns as soon as the exchange is under way, with a
- *    work to wait for. The context may differ from rank to rank.
+ * What holds for all of them:
+ *  - They are done when this rank's target is complete and its source is no longer needed. The
+ *    context may differ from rank to rank.
  *  - Ranks, roots included, are those of the group that is passed, also if it is a sub-group.
  *  - Every dtype can be moved; with 4 and 6 bit dtypes each count must come to whole bytes. Counts
  *    are in elements and may be 0. `counts` has one count for each rank and is the same on all
@@ -52,93 +51,7 @@ extern "C" {
 #endif
 
 /* ==== simple =====================================================================================
- * Calls that return when this rank is done.
- */
-
-/* ---- all ranks ------------------------------------------------------------------------------- */
-
-/* Collective. target: the sources of all ranks, in rank order. source: this rank's count of
- * elements. */
-RESHARD_API reshard_status reshard_all_gather(reshard_context *context, reshard_group *group,
-                                              reshard_dtype dtype, int64_t count,
-                                              const int64_t *counts, const void *source,
-                                              void *target);
-/* Collective. source: on every rank, as many elements as all counts together. target: this rank's
- * part of the reduction; parts are in rank order. */
-RESHARD_API reshard_status reshard_reduce_scatter(reshard_context *context, reshard_group *group,
-                                                  reshard_dtype dtype, reshard_reduction reduction,
-                                                  int64_t count, const int64_t *counts,
-                                                  const void *source, void *target);
-/* Collective. target: the reduction of all sources, element by element. */
-RESHARD_API reshard_status reshard_all_reduce(reshard_context *context, reshard_group *group,
-                                              reshard_dtype dtype, reshard_reduction reduction,
-                                              int64_t count, const void *source, void *target);
-
-/* ---- one rank and all ranks ------------------------------------------------------------------ */
-
-/* Collective. target: the root's source, on every rank including the root. Other sources are not
- * read. */
-RESHARD_API reshard_status reshard_broadcast(reshard_context *context, reshard_group *group,
-                                             reshard_dtype dtype, int32_t root, int64_t count,
-                                             const void *source, void *target);
-/* Collective. target: this rank's part of the root's source; parts are in rank order. */
-RESHARD_API reshard_status reshard_scatter(reshard_context *context, reshard_group *group,
-                                           reshard_dtype dtype, int32_t root, int64_t count,
-                                           const int64_t *counts, const void *source, void *target);
-/* Collective. target, on the root only: the sources of all ranks, in rank order. */
-RESHARD_API reshard_status reshard_gather(reshard_context *context, reshard_group *group,
-                                          reshard_dtype dtype, int32_t root, int64_t count,
-                                          const int64_t *counts, const void *source, void *target);
-/* Collective. target, on the root only: the reduction of all sources, element by element. */
-RESHARD_API reshard_status reshard_reduce(reshard_context *context, reshard_group *group,
-                                          reshard_dtype dtype, reshard_reduction reduction,
-                                          int32_t root, int64_t count, const void *source,
-                                          void *target);
-
-/* ---- all ranks to all ranks ------------------------------------------------------------------ */
-
-/*
- * Collective. This rank sends send_counts[r] elements to rank r and gets receive_counts[r] from it.
- * source holds the elements for rank 0, then those for rank 1, and so on; target receives those
- * from rank 0, then those from rank 1, and so on. Every rank learns all counts, so time and memory
- * grow with the square of the number of ranks. Errors: also MISMATCH, naming two ranks, if one
- * expects a different count than the other sends.
- */
-RESHARD_API reshard_status reshard_all_to_all_single(reshard_context *context, reshard_group *group,
-                                                     reshard_dtype dtype,
-                                                     const int64_t *send_counts,
-                                                     const int64_t *receive_counts,
-                                                     const void *source, void *target);
-/* Collective. The same with one buffer for each rank: sources[r] goes to rank r, and targets[r]
- * receives what rank r sends. */
-RESHARD_API reshard_status reshard_all_to_all(reshard_context *context, reshard_group *group,
-                                              reshard_dtype dtype, const int64_t *send_counts,
-                                              const int64_t *receive_counts,
-                                              const void *const *sources, void *const *targets);
-
-/* ---- messages between two ranks -------------------------------------------------------------- */
-
-/*
- * Messages of any size between two ranks; only these two take part. The n-th send from one rank to
- * another meets the n-th receive there, no matter which is waited for first. A send may block until
- * its receive begins: if two ranks both send before they receive, at least one of the sends must be
- * a _start. A rank may send to itself if it uses _start for both ends.
- *
- * Errors that leave everything as it was: RANGE (no such rank, a negative count), INVALID (a bad
- * dtype or buffer; a blocking call to this rank itself), UNSUPPORTED (fractions of a byte),
- * NO_MEMORY. If the two ends differ in count or dtype, the receiver gets GROUP_BROKEN with a text
- * that states both. So does the sender, unless it has already finished, because a message cannot be
- * taken back.
- */
-RESHARD_API reshard_status reshard_send(reshard_context *context, reshard_group *group,
-                                        reshard_dtype dtype, int32_t target_rank, int64_t count,
-                                        const void *source);
-RESHARD_API reshard_status reshard_receive(reshard_context *context, reshard_group *group,
-                                           reshard_dtype dtype, int32_t source_rank, int64_t count,
-                                           void *target);
-
-/* ==== explicit ===================================================================================
- * The same under way, to be waited for later or run again.
+ * One call for every collective, and messages between two ranks.
  */
 
 /* ---- works ----------------------------------------------------------------------------------- */
@@ -154,33 +67,41 @@ RESHARD_API reshard_status reshard_receive(reshard_context *context, reshard_gro
  */
 typedef struct reshard_work reshard_work;
 
-/* Local. Makes progress. *out_done is set to whether the work is complete, as after wait. */
-RESHARD_API reshard_status reshard_work_test(reshard_work *work, int *out_done);
-/* Local. Returns at once if the work is already complete. */
-RESHARD_API reshard_status reshard_work_wait(reshard_work *work);
-/* For programs that repeat an exchange: runs the same work again on the same buffers, without
- * set-up or allocation. As with starting, all ranks must restart works in the same order, but this
- * call does not wait for the other ranks. Errors: INVALID if the work is still under way; those of
- * a broken group. */
-RESHARD_API reshard_status reshard_work_restart(reshard_work *work);
-/* Local. If the work is under way, waits for it first. */
-RESHARD_API void reshard_work_destroy(reshard_work *work);
+/* ---- collectives ----------------------------------------------------------------------------- */
 
-/* ---- collectives under way ------------------------------------------------------------------- */
-
+/* What each collective does, and which fields it uses besides kind, dtype, source and target. */
 typedef enum reshard_exchange_kind {
+    /* target: the sources of all ranks, in rank order. source: this rank's count of elements.
+     * (count, counts) */
     RESHARD_ALL_GATHER = 1,
+    /* source: on every rank, as many elements as all counts together. target: this rank's part of
+     * the reduction; parts are in rank order. (count, counts, reduction) */
     RESHARD_REDUCE_SCATTER = 2,
+    /* target: the reduction of all sources, element by element. (count, reduction) */
     RESHARD_ALL_REDUCE = 3,
+    /* target: the root's source, on every rank including the root. Other sources are not read.
+     * (count, root) */
     RESHARD_BROADCAST = 4,
+    /* target: this rank's part of the root's source; parts are in rank order. (count, counts,
+     * root) */
     RESHARD_SCATTER = 5,
+    /* target, on the root only: the sources of all ranks, in rank order. (count, counts, root) */
     RESHARD_GATHER = 6,
+    /* target, on the root only: the reduction of all sources, element by element. (count,
+     * reduction, root) */
     RESHARD_REDUCE = 7,
+    /* This rank sends send_counts[r] elements to rank r and gets receive_counts[r] from it. source
+     * holds the elements for rank 0, then those for rank 1, and so on; target receives those from
+     * rank 0, then those from rank 1, and so on. Every rank learns all counts, so time and memory
+     * grow with the square of the number of ranks. Errors: also MISMATCH, naming two ranks, if one
+     * expects a different count than the other sends. */
     RESHARD_ALL_TO_ALL_SINGLE = 8,
+    /* The same with one buffer for each rank: sources[r] goes to rank r, and targets[r] receives
+     * what rank r sends. */
     RESHARD_ALL_TO_ALL = 9
 } reshard_exchange_kind;
 
-/* The arguments of the calls above, by name. A kind ignores what its call does not have. */
+/* A kind ignores fields that it does not use. */
 typedef struct reshard_exchange {
     size_t size; /* sizeof(reshard_exchange) */
     reshard_exchange_kind kind;
@@ -196,21 +117,53 @@ typedef struct reshard_exchange {
     void *const *targets;
 } reshard_exchange;
 
-/* Starts the collective, and returns when it is under way. `counts` and lists of buffers are
- * copied. Collective. Errors: those of the call; INVALID also for an unknown kind. */
-RESHARD_API reshard_status reshard_exchange_start(reshard_context *context, reshard_group *group,
-                                                  const reshard_exchange *exchange,
-                                                  reshard_work **out_work);
+/*
+ * Collective. out_work NULL: returns when this rank is done. Otherwise returns when the exchange is
+ * under way, with a work to wait for; `counts` and lists of buffers are copied.
+ *
+ *     reshard_exchange_run(NULL, group, RESHARD_OPTIONS(reshard_exchange, .kind =
+ *         RESHARD_ALL_REDUCE, .dtype = RESHARD_F32, .count = n, .source = x, .target = sum), NULL);
+ */
+RESHARD_API reshard_status reshard_exchange_run(reshard_context *context, reshard_group *group,
+                                                const reshard_exchange *exchange,
+                                                reshard_work **out_work);
 
-/* Messages under way. */
-RESHARD_API reshard_status reshard_send_start(reshard_context *context, reshard_group *group,
-                                              reshard_dtype dtype, int32_t target_rank,
-                                              int64_t count, const void *source,
-                                              reshard_work **out_work);
-RESHARD_API reshard_status reshard_receive_start(reshard_context *context, reshard_group *group,
-                                                 reshard_dtype dtype, int32_t source_rank,
-                                                 int64_t count, void *target,
-                                                 reshard_work **out_work);
+/* ---- messages between two ranks -------------------------------------------------------------- */
+
+/*
+ * Messages of any size between two ranks; only these two take part. The n-th send from one rank to
+ * another meets the n-th receive there, no matter which is waited for first. out_work NULL: the
+ * call returns when the message is through; a send may block until its receive begins. If two ranks
+ * both send before they receive, at least one of the sends must have a work. A rank may send to
+ * itself if both ends have one.
+ *
+ * Errors that leave everything as it was: RANGE (no such rank, a negative count), INVALID (a bad
+ * dtype or buffer; this rank itself, without a work), UNSUPPORTED (fractions of a byte), NO_MEMORY.
+ * If the two ends differ in count or dtype, the receiver gets GROUP_BROKEN with a text that states
+ * both. So does the sender, unless it has already finished, because a message cannot be taken back.
+ */
+RESHARD_API reshard_status reshard_send(reshard_context *context, reshard_group *group,
+                                        reshard_dtype dtype, int32_t target_rank, int64_t count,
+                                        const void *source, reshard_work **out_work);
+RESHARD_API reshard_status reshard_receive(reshard_context *context, reshard_group *group,
+                                           reshard_dtype dtype, int32_t source_rank, int64_t count,
+                                           void *target, reshard_work **out_work);
+
+/* ==== explicit ===================================================================================
+ * Works under way, to be waited for later or run again.
+ */
+
+/* Local. Makes progress. *out_done is set to whether the work is complete, as after wait. */
+RESHARD_API reshard_status reshard_work_test(reshard_work *work, int *out_done);
+/* Local. Returns at once if the work is already complete. */
+RESHARD_API reshard_status reshard_work_wait(reshard_work *work);
+/* For programs that repeat an exchange: runs the same work again on the same buffers, without
+ * set-up or allocation. As with starting, all ranks must restart works in the same order, but this
+ * call does not wait for the other ranks. Errors: INVALID if the work is still under way; those of
+ * a broken group. */
+RESHARD_API reshard_status reshard_work_restart(reshard_work *work);
+/* Local. If the work is under way, waits for it first. */
+RESHARD_API void reshard_work_destroy(reshard_work *work);
 
 #ifdef __cplusplus
 }

@@ -224,14 +224,11 @@ RESHARD_API reshard_status reshard_conversion_get_tensor(const reshard_conversio
                                                          int64_t index,
                                                          reshard_conversion_tensor *out_tensor);
 
-/* One line about something that is left out or may be unexpected, such as tensors that rules drop,
- * or files that are copied along or not. Notes are numbered from 0; NULL beyond the last. The
- * checkpoint has notes of its own. */
+/* One line: a note about tensors that rules drop, or files that are copied along or not; a warning
+ * about shapes that config.json contradicts. Notes of each kind are numbered from 0; NULL beyond
+ * the last. The checkpoint has notes of its own. */
 RESHARD_API const char *reshard_conversion_note(const reshard_conversion *conversion,
-                                                int64_t index);
-/* The same for what is probably wrong, such as shapes that config.json contradicts. */
-RESHARD_API const char *reshard_conversion_warning(const reshard_conversion *conversion,
-                                                   int64_t index);
+                                                reshard_note_kind kind, int64_t index);
 /* The path of a target file, relative to the target; 0 <= file < target_file_count. NULL for a file
  * that is not written because it would hold nothing, and beyond the last. */
 RESHARD_API const char *reshard_conversion_file_name(const reshard_conversion *conversion,
@@ -292,12 +289,19 @@ RESHARD_API reshard_status reshard_cuts_create(const reshard_checkpoint *checkpo
                                                const reshard_conversion_options *options,
                                                reshard_cuts **out_cuts);
 RESHARD_API void reshard_cuts_destroy(reshard_cuts *cuts);
-RESHARD_API int64_t reshard_cuts_tensor_count(const reshard_cuts *cuts);
+
+/* Pointers live as long as the cuts. */
+typedef struct reshard_cuts_info {
+    size_t size; /* sizeof(reshard_cuts_info), set by the caller */
+    int64_t tensor_count;
+    const char *rules; /* which rules are used, and why; "" if none */
+} reshard_cuts_info;
+/* Errors: INVALID for a size that no release has. Local. */
+RESHARD_API reshard_status reshard_cuts_get_info(const reshard_cuts *cuts,
+                                                 reshard_cuts_info *out_info);
 /* As reshard_conversion_get_tensor. Pointers live as long as the cuts. Errors: RANGE. Local. */
 RESHARD_API reshard_status reshard_cuts_get_tensor(const reshard_cuts *cuts, int64_t index,
                                                    reshard_conversion_tensor *out_tensor);
-/* Which rules are used, and why; "" if none. */
-RESHARD_API const char *reshard_cuts_rules(const reshard_cuts *cuts);
 
 /* ---- how the bytes go ------------------------------------------------------------------------ */
 

@@ -9,7 +9,7 @@
  *
  *     reshard_mesh_create(NULL, 2, names, sizes, NULL, &mesh);          dp=2,tp=4
  *     reshard_device_mesh_create(NULL, group, mesh, &world);            Collective
- *     reshard_all_reduce(NULL, reshard_device_mesh_axis_group(world, dp), ...);
+ *     reshard_device_mesh_group_of(world, "dp", &replicas);
  *     reshard_device_mesh_slice(world, 1, (const char *[]){"tp"}, &tp); Collective
  *
  * A device mesh belongs to one rank, and so do its groups; retain adds a reference, release drops
@@ -47,25 +47,22 @@ RESHARD_API void reshard_device_mesh_release(reshard_device_mesh *device_mesh);
 
 /* ---- queries, all Local ---------------------------------------------------------------------- */
 
-/* The mesh, to be asked for axes, sizes, names and ranks (reshard_mesh_axis_count and so on). Lives
- * as long as the device mesh. */
-RESHARD_API reshard_mesh *reshard_device_mesh_mesh(const reshard_device_mesh *device_mesh);
-/* The size of an axis, found by name. Errors: NOT_FOUND. */
-RESHARD_API reshard_status reshard_device_mesh_size_of(const reshard_device_mesh *device_mesh,
-                                                       const char *name, int32_t *out_size);
-/* This rank's position in the mesh, and its coordinate on an axis; -1 if the rank is not in the
- * mesh, or the axis does not exist. */
-RESHARD_API int32_t reshard_device_mesh_position(const reshard_device_mesh *device_mesh);
-RESHARD_API int32_t reshard_device_mesh_coordinate(const reshard_device_mesh *device_mesh,
-                                                   int32_t axis);
-/* The group of all ranks of the mesh, numbered by position. Not retained; NULL if this rank is not
- * in the mesh. */
-RESHARD_API reshard_group *reshard_device_mesh_group(const reshard_device_mesh *device_mesh);
-/* The group of this rank and those that differ from it only on this axis, numbered by coordinate;
- * this rank alone if the axis has size 1. Not retained; NULL if this rank is not in the mesh, or
- * the axis does not exist. */
-RESHARD_API reshard_group *reshard_device_mesh_axis_group(const reshard_device_mesh *device_mesh,
-                                                          int32_t axis);
+/* This rank's place. Pointers live as long as the device mesh; groups are not retained. */
+typedef struct reshard_device_mesh_info {
+    size_t size; /* sizeof(reshard_device_mesh_info), set by the caller */
+    reshard_mesh *mesh;
+    int32_t position;           /* of this rank; -1 if it is not in the mesh */
+    const int32_t *coordinates; /* one for each axis; -1 if this rank is not in the mesh */
+    /* all ranks of the mesh, numbered by position; NULL if this rank is not in the mesh */
+    reshard_group *group;
+    /* For each axis, this rank and those that differ from it only there, numbered by coordinate;
+     * this rank alone if the axis has size 1. NULL if this rank is not in the mesh. */
+    reshard_group *const *axis_groups;
+} reshard_device_mesh_info;
+/* Errors: INVALID for a size that no release has. */
+RESHARD_API reshard_status reshard_device_mesh_get_info(const reshard_device_mesh *device_mesh,
+                                                        reshard_device_mesh_info *out_info);
+/* The group along the axis of this name. Errors: NOT_FOUND. */
 RESHARD_API reshard_status reshard_device_mesh_group_of(const reshard_device_mesh *device_mesh,
                                                         const char *name,
                                                         reshard_group **out_group);

@@ -20,6 +20,7 @@
 #ifndef RESHARD_DISTRIBUTED_H
 #define RESHARD_DISTRIBUTED_H
 
+#include <reshard/collective.h>
 #include <reshard/group.h>
 #include <reshard/layout.h>
 #include <reshard/tensor.h>
@@ -47,21 +48,12 @@ RESHARD_API reshard_status reshard_tensor_create_distributed(
 RESHARD_API reshard_status reshard_tensor_fill_uniform(reshard_tensor *tensor, uint64_t seed);
 RESHARD_API reshard_status reshard_tensor_fill_normal(reshard_tensor *tensor, uint64_t seed);
 
-/* Local. Make a new tensor with the shape, layout and group of `like`, which may be local. dtype
- * NONE: the dtype of `like`. The new tensor does not require gradients. Random numbers are those of
- * fill_uniform and fill_normal. Errors: NO_MEMORY, MEMORY_LIMIT, and those of reshard_tensor_fill,
- * _fill_uniform and _fill_normal. */
+/* Local. Makes a new tensor of zeros, to be filled, with the shape, layout and group of `like`,
+ * which may be local. dtype NONE: the dtype of `like`. The new tensor does not require gradients.
+ * Errors: NO_MEMORY, MEMORY_LIMIT. */
 RESHARD_API reshard_status reshard_tensor_zeros_like(const reshard_tensor *like,
                                                      reshard_dtype dtype,
                                                      reshard_tensor **out_tensor);
-RESHARD_API reshard_status reshard_tensor_full_like(const reshard_tensor *like, reshard_dtype dtype,
-                                                    double value, reshard_tensor **out_tensor);
-RESHARD_API reshard_status reshard_tensor_uniform_like(const reshard_tensor *like,
-                                                       reshard_dtype dtype, uint64_t seed,
-                                                       reshard_tensor **out_tensor);
-RESHARD_API reshard_status reshard_tensor_normal_like(const reshard_tensor *like,
-                                                      reshard_dtype dtype, uint64_t seed,
-                                                      reshard_tensor **out_tensor);
 
 /* Collective. Cuts the tensor of source_rank and hands out the parts. Other ranks may pass NULL, or
  * a tensor of the same shape and dtype. The result is a new leaf, which requires gradients if the
@@ -119,11 +111,6 @@ reshard_tensor_redistribute(reshard_tensor *tensor, reshard_spec *spec,
 
 /* ---- queries --------------------------------------------------------------------------------- */
 
-/* The layout and the group, not retained, and the number of this rank's shards; NULL and 0 for
- * local tensors. */
-RESHARD_API reshard_layout *reshard_tensor_layout(const reshard_tensor *tensor);
-RESHARD_API reshard_group *reshard_tensor_group(const reshard_tensor *tensor);
-RESHARD_API int64_t reshard_tensor_local_shard_count(const reshard_tensor *tensor);
 /* One of this rank's shards, as a dense local tensor that is not retained; NULL if there is no such
  * shard. */
 RESHARD_API reshard_tensor *reshard_tensor_local_shard(const reshard_tensor *tensor, int64_t index);
@@ -159,7 +146,7 @@ RESHARD_API reshard_status reshard_tensor_create_shared(reshard_context *context
                                                         int32_t ndim, const int64_t *shape,
                                                         reshard_tensor **out_tensor);
 
-/* ---- redistribute in steps, and into memory -------------------------------------------------- */
+/* ---- redistribute in steps ------------------------------------------------------------------- */
 
 /*
  * A redistribute that has been started. It belongs to the scope that was innermost then, and ends
@@ -183,45 +170,25 @@ reshard_tensor_redistribute_start(reshard_tensor *tensor, reshard_spec *spec,
  */
 RESHARD_API reshard_tensor *reshard_tensor_redistribute_wait(reshard_redistribution *started);
 
-/* Collective. Writes the value into the memory of `target`, a tensor with any layout over the same
- * group and of the same shape, so that nothing is allocated for the result. Casts between f16,
- * bf16, f32 and f64 if the dtypes differ. No gradients; a backward pass that saved the target finds
- * it overwritten. Errors, agreed by all ranks: INVALID (a different shape or group, memory that
- * both share, a target that an operation computed), UNSUPPORTED (dtypes). */
-RESHARD_API reshard_status reshard_tensor_redistribute_into(reshard_tensor *tensor,
-                                                            reshard_tensor *target);
-
 /* ---- collectives on local tensors ------------------------------------------------------------ */
 
 /*
- * Collectives on each rank's local tensor, with gradients of the sum of all ranks' losses. Rows are
- * the entries of dim 0. For min and max, the gradient goes to the first rank that has the value;
- * for prod, zeros are handled. Shapes may differ between ranks only in the number of rows, and only
- * where stated below. Errors: MISMATCH, INVALID, RANGE.
+ * Collectives on each rank's local tensor, with gradients of the sum of all ranks' losses. Kind,
+ * reduction and root are those of reshard_exchange_run (collective.h), and what is sent are rows,
+ * the entries of dim 0; other fields are ignored. For min and max, the gradient goes to the first
+ * rank that has the value; for prod, zeros are handled. Shapes may differ between ranks only in the
+ * number of rows, and only where stated below.
+ *   ALL_REDUCE, REDUCE   on ranks other than the root, REDUCE gives an empty tensor
+ *   REDUCE_SCATTER       this rank's chunk of rows: ceil(n/ranks) each, the last ones fewer or none
+ *   ALL_GATHER, GATHER   the rows of all ranks, in rank order; ranks may have different numbers
+ *   BROADCAST            the tensors of other ranks are not read, and their gradient is zero
+ *   SCATTER              chunks of the root's rows; the tensors of other ranks may have any shape
+ *   ALL_TO_ALL_SINGLE    send_counts[r] rows go to rank r and receive_counts[r] come from it, both
+ *                        in rank order
+ * Errors: MISMATCH, INVALID, RANGE.
  */
-RESHARD_API reshard_tensor *reshard_tensor_all_reduce(reshard_tensor *x, reshard_group *group,
-                                                      reshard_reduction reduction);
-/* The root gets the reduction, the other ranks an empty tensor. */
-RESHARD_API reshard_tensor *reshard_tensor_reduce_to(reshard_tensor *x, reshard_group *group,
-                                                     reshard_reduction reduction, int32_t root);
-/* This rank's chunk of rows of the reduction: ceil(n/ranks) each, the last ones fewer or none. */
-RESHARD_API reshard_tensor *reshard_tensor_reduce_scatter(reshard_tensor *x, reshard_group *group,
-                                                          reshard_reduction reduction);
-/* The rows of all ranks, in rank order; ranks may have different numbers of rows. */
-RESHARD_API reshard_tensor *reshard_tensor_all_gather(reshard_tensor *x, reshard_group *group);
-RESHARD_API reshard_tensor *reshard_tensor_gather_to(reshard_tensor *x, reshard_group *group,
-                                                     int32_t root);
-/* The root's tensor on all ranks; the tensors of other ranks are not read, and their gradient is
- * zero. */
-RESHARD_API reshard_tensor *reshard_tensor_broadcast_from(reshard_tensor *x, reshard_group *group,
-                                                          int32_t root);
-/* This rank's chunk of the root's rows; the tensors of other ranks may have any shape. */
-RESHARD_API reshard_tensor *reshard_tensor_scatter_from(reshard_tensor *x, reshard_group *group,
-                                                        int32_t root);
-/* send_rows[r] rows go to rank r and receive_rows[r] rows come from it, both in rank order. */
-RESHARD_API reshard_tensor *reshard_tensor_all_to_all(reshard_tensor *x, reshard_group *group,
-                                                      const int64_t *send_rows,
-                                                      const int64_t *receive_rows);
+RESHARD_API reshard_tensor *reshard_tensor_exchange(reshard_tensor *x, reshard_group *group,
+                                                    const reshard_exchange *exchange);
 
 /* ==== advanced ===================================================================================
  * How plans are reused, for those who wonder where time goes.

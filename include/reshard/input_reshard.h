@@ -103,8 +103,6 @@ RESHARD_API reshard_status reshard_pack_replicated(reshard_tensor *tensor,
  * since. */
 RESHARD_API reshard_status reshard_unpack_replicated(reshard_packed *packed,
                                                      reshard_tensor **out_tensor);
-/* The bytes that it keeps. */
-RESHARD_API size_t reshard_packed_bytes(const reshard_packed *packed);
 RESHARD_API void reshard_packed_destroy(reshard_packed *packed);
 
 #ifdef __cplusplus

@@ -38,20 +38,28 @@ RESHARD_API void reshard_layout_release(reshard_layout *layout);
 
 /* ---- queries --------------------------------------------------------------------------------- */
 
-RESHARD_API int32_t reshard_layout_ndim(const reshard_layout *layout);
-RESHARD_API const int64_t *reshard_layout_shape(const reshard_layout *layout);
-RESHARD_API reshard_spec *reshard_layout_spec(const reshard_layout *layout); /* not retained */
-/* The number of ranks that take part, which means that they own a shard, possibly an empty one; and
- * the index-th of them, in increasing order. */
-RESHARD_API int32_t reshard_layout_rank_count(const reshard_layout *layout);
+/* Pointers live as long as the layout. */
+typedef struct reshard_layout_info {
+    size_t size; /* sizeof(reshard_layout_info), set by the caller */
+    int32_t ndim;
+    const int64_t *shape;
+    reshard_spec *spec; /* not retained */
+    int32_t rank_count; /* ranks that take part: they own a shard, possibly an empty one */
+} reshard_layout_info;
+/* Errors: INVALID for a size that no release has. */
+RESHARD_API reshard_status reshard_layout_get_info(const reshard_layout *layout,
+                                                   reshard_layout_info *out_info);
+/* The index-th of the ranks that take part, in increasing order; -1 beyond the last. */
 RESHARD_API int32_t reshard_layout_rank_at(const reshard_layout *layout, int32_t index);
 /* Whether the shape and all shards are the same, judged by the specs. Layouts that differ are never
  * equal; layouts whose canonical texts are the same always are, no matter from which end dims are
  * counted. */
 RESHARD_API int reshard_layout_equals(const reshard_layout *a, const reshard_layout *b);
 
-/* The shards of one rank, or of all ranks ordered by rank, with their pieces. A rank that takes no
- * part has none. Errors: RANGE if there are more pieces or ranks than can be listed
+#define RESHARD_ALL_RANKS INT32_MIN
+
+/* The shards of one rank, or of RESHARD_ALL_RANKS ordered by rank, with their pieces. A rank that
+ * takes no part has none. Errors: RANGE if there are more pieces or ranks than can be listed
  * (docs/limits.md); this is found before listing begins. */
 typedef struct reshard_shards {
     int64_t count;
@@ -59,8 +67,6 @@ typedef struct reshard_shards {
 } reshard_shards;
 RESHARD_API reshard_status reshard_layout_shards(const reshard_layout *layout, int32_t rank,
                                                  reshard_shards **out_shards);
-RESHARD_API reshard_status reshard_layout_all_shards(const reshard_layout *layout,
-                                                     reshard_shards **out_shards);
 RESHARD_API void reshard_shards_destroy(reshard_shards *shards);
 
 /* ==== explicit ===================================================================================
@@ -69,17 +75,16 @@ RESHARD_API void reshard_shards_destroy(reshard_shards *shards);
 
 /* ---- checking lists of shards ---------------------------------------------------------------- */
 
-/* Empty shards overlap nothing. Takes O(n log n) time for n shards. Errors: OVERLAP, naming two
- * shards; INVALID if boxes differ in their number of dims; RANGE for a box that no tensor has. */
-RESHARD_API reshard_status reshard_shards_check_overlap(reshard_context *context, int64_t count,
-                                                        const reshard_shard *shards);
-/* Errors: INVALID (no shards, wrong number of dims), RANGE (out of bounds), OVERLAP, GAP. */
-RESHARD_API reshard_status reshard_shards_check_tiling(reshard_context *context, int32_t ndim,
-                                                       const int64_t *shape, int64_t count,
-                                                       const reshard_shard *shards);
+/* Checks that shards tile a tensor of this shape; shape NULL: only that no two of them overlap,
+ * whatever the shape and ndim. Empty shards overlap nothing. Takes O(n log n) time for n shards.
+ * Errors: OVERLAP, naming two shards; GAP; RANGE (out of bounds, or a box that no tensor has);
+ * INVALID (a wrong number of dims, no shards to tile with). */
+RESHARD_API reshard_status reshard_shards_check(reshard_context *context, int32_t ndim,
+                                                const int64_t *shape, int64_t count,
+                                                const reshard_shard *shards);
 /* Finds the simplest spec that describes exactly these shards: `K[ranks]: S(d)` or another single
  * cut if every offset and size agrees with it, otherwise a grid of cuts if one agrees, otherwise
- * boxes. Errors: those of check_tiling. */
+ * boxes. Errors: those of reshard_shards_check. */
 RESHARD_API reshard_status reshard_spec_infer(reshard_context *context, int32_t ndim,
                                               const int64_t *shape, int64_t count,
                                               const reshard_shard *shards, reshard_spec **out_spec);

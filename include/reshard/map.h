@@ -109,13 +109,18 @@ typedef struct reshard_map_target {
     const char *file; /* which that line is in: the map, or one that it uses */
 } reshard_map_target;
 
-RESHARD_API int64_t reshard_map_result_target_count(const reshard_map_result *result);
+typedef struct reshard_map_result_info {
+    size_t size; /* sizeof(reshard_map_result_info), set by the caller */
+    int64_t target_count, link_count;
+} reshard_map_result_info;
+/* For programs that plan by a map of their own. Errors: INVALID for a size that no release has. */
+RESHARD_API reshard_status reshard_map_result_get_info(const reshard_map_result *result,
+                                                       reshard_map_result_info *out_info);
 /* Errors: RANGE. */
 RESHARD_API reshard_status reshard_map_result_target(const reshard_map_result *result,
                                                      int64_t index, reshard_map_target *out_target);
 /* For programs that plan with the links: link `index` of the result, from a tensor that was read to
  * a target, by their indices. Set its size before the call. Errors: RANGE. */
-RESHARD_API int64_t reshard_map_result_link_count(const reshard_map_result *result);
 RESHARD_API reshard_status reshard_map_result_link(const reshard_map_result *result, int64_t index,
                                                    reshard_strided_link *out_link);
 

@@ -45,7 +45,7 @@ typedef struct reshard_value {
     const struct reshard_value *items; /* of a list */
 } reshard_value;
 
-RESHARD_API reshard_value reshard_value_nothing(void);
+/* A zeroed reshard_value is nothing. */
 /* NULL, the result of a failed computation, makes a value of kind FAILED. */
 RESHARD_API reshard_value reshard_value_of(reshard_tensor *tensor);
 /* The items are copied into the innermost scope. A failed item makes the list failed. */
@@ -93,20 +93,15 @@ RESHARD_API reshard_status reshard_module_add_buffer(reshard_module *module, con
  * ends. */
 RESHARD_API reshard_status reshard_module_find(reshard_module *module, const char *path,
                                                reshard_module **out_module);
-/* *out_tensor is NULL for a parameter without a tensor. */
-RESHARD_API reshard_status reshard_module_find_parameter(const reshard_module *module,
-                                                         const char *path,
-                                                         reshard_tensor **out_tensor);
-RESHARD_API reshard_status reshard_module_find_buffer(const reshard_module *module,
+/* A parameter or buffer. *out_tensor is NULL for a parameter without a tensor. */
+RESHARD_API reshard_status reshard_module_find_tensor(const reshard_module *module,
                                                       const char *path,
                                                       reshard_tensor **out_tensor);
 /* For forward functions: the module's own parameter or buffer by name; NULL if there is none. */
-RESHARD_API reshard_tensor *reshard_module_parameter(const reshard_module *module,
-                                                     const char *name);
-RESHARD_API reshard_tensor *reshard_module_buffer(const reshard_module *module, const char *name);
-RESHARD_API int32_t reshard_module_child_count(const reshard_module *module);
-RESHARD_API reshard_module *reshard_module_child(const reshard_module *module, int32_t index);
-RESHARD_API const char *reshard_module_child_name(const reshard_module *module, int32_t index);
+RESHARD_API reshard_tensor *reshard_module_tensor(const reshard_module *module, const char *name);
+/* The children, numbered from 0; NULL beyond the last. out_name may be NULL. */
+RESHARD_API reshard_module *reshard_module_child(const reshard_module *module, int32_t index,
+                                                 const char **out_name);
 
 /* Copies a tensor's values into a parameter, which keeps its layout and stays trainable or frozen.
  * tensor: of the same shape and dtype; a local one counts as the whole value, the same on all

@@ -79,22 +79,14 @@ RESHARD_API reshard_tensor *reshard_dropout(reshard_tensor *x, double p, uint64_
  * sum over axes that cut x; the mean counts global elements, however unevenly they are split. */
 RESHARD_API reshard_tensor *reshard_sum(reshard_tensor *x);
 RESHARD_API reshard_tensor *reshard_mean(reshard_tensor *x);
-/* The sum along one dim, which is dropped. Distributed: the result is a partial sum if the dim is
- * cut. */
-RESHARD_API reshard_tensor *reshard_sum_dim(reshard_tensor *x, int32_t dim);
-/* The sum, mean, maximum or minimum along `count` dims, each named once, which are dropped, or stay
- * with size 1 if `keep` is not 0. Elements that are equal to the maximum share its gradient.
- * Distributed: where one of the dims is cut, the result is a partial sum, for max a partial
- * maximum; partial inputs are sums or averages, for max maxima. Neither is taken by max while it is
- * recorded for gradients. What is said of max holds for min. */
-RESHARD_API reshard_tensor *reshard_sum_dims(reshard_tensor *x, int32_t count, const int32_t *dims,
-                                             int keep);
-RESHARD_API reshard_tensor *reshard_mean_dims(reshard_tensor *x, int32_t count, const int32_t *dims,
-                                              int keep);
-RESHARD_API reshard_tensor *reshard_max_dims(reshard_tensor *x, int32_t count, const int32_t *dims,
-                                             int keep);
-RESHARD_API reshard_tensor *reshard_min_dims(reshard_tensor *x, int32_t count, const int32_t *dims,
-                                             int keep);
+/* The sum, mean (AVG), maximum or minimum along `count` dims, each named once, which are dropped,
+ * or stay with size 1 if `keep` is not 0. Elements that are equal to the maximum share its
+ * gradient. Distributed: where one of the dims is cut, the result is a partial sum, for MAX a
+ * partial maximum; partial inputs are sums or averages, for MAX maxima. Neither is taken by MAX
+ * while it is recorded for gradients. What is said of MAX holds for MIN. Errors: also UNSUPPORTED
+ * for other reductions. */
+RESHARD_API reshard_tensor *reshard_reduce_dims(reshard_tensor *x, reshard_reduction reduction,
+                                                int32_t count, const int32_t *dims, int keep);
 
 /* ---- products -------------------------------------------------------------------------------- */
 
@@ -127,17 +119,29 @@ RESHARD_API reshard_tensor *reshard_linear(reshard_tensor *x, reshard_tensor *we
 RESHARD_API reshard_tensor *reshard_softmax(reshard_tensor *x, int32_t dim);
 /* The logarithm of softmax, in the same way. */
 RESHARD_API reshard_tensor *reshard_log_softmax(reshard_tensor *x, int32_t dim);
+typedef struct reshard_cross_entropy_options {
+    size_t size;          /* sizeof(reshard_cross_entropy_options) */
+    int ignores;          /* non-zero: rows with the label ignore_index do not count */
+    int64_t ignore_index; /* may be any number, such as -100 */
+    int64_t classes;      /* columns from here on are padding, and do not count; 0: none are */
+} reshard_cross_entropy_options;
+
 /* The mean over rows of -log softmax(logits)[label], for logits [.., classes] and i64 labels [..]
- * in range. Distributed: labels must have the layout of logits without the last dim; the result is
- * a partial sum over axes that cut them. If the dim of classes is cut (the vocabulary, over ranks),
- * the call is Collective, and exchanges three numbers for each row, but no logits. */
-RESHARD_API reshard_tensor *reshard_cross_entropy(reshard_tensor *logits, reshard_tensor *labels);
+ * in range. options NULL: all zero. If all rows are ignored, it is NaN, as in PyTorch, and the
+ * gradient zero. Distributed: labels must have the layout of logits without the last dim; the
+ * result is a partial sum over axes that cut them. If the dim of classes is cut (the vocabulary,
+ * over ranks), the call is Collective, and exchanges three numbers for each row, but no logits; it
+ * is Collective too if rows may be ignored or columns are padding. Errors: also RANGE (more classes
+ * than columns). */
+RESHARD_API reshard_tensor *reshard_cross_entropy(reshard_tensor *logits, reshard_tensor *labels,
+                                                  const reshard_cross_entropy_options *options);
 
 /* The same for the output of a model that may be spread over ranks. If one of the two is
  * distributed, the other may be local, as in ready-made modules (nn_layers.h), and labels are
  * brought into the layout of logits; this may be Collective. */
-RESHARD_API reshard_tensor *reshard_cross_entropy_loss(reshard_tensor *logits,
-                                                       reshard_tensor *labels);
+RESHARD_API reshard_tensor *
+reshard_cross_entropy_loss(reshard_tensor *logits, reshard_tensor *labels,
+                           const reshard_cross_entropy_options *options);
 /* Normalise over the last dim, with weight and bias [n]; bias may be NULL. Distributed: the last
  * dim must not be cut, and weight and bias must be replicated. */
 RESHARD_API reshard_tensor *reshard_layernorm(reshard_tensor *x, reshard_tensor *weight,
@@ -178,26 +182,6 @@ RESHARD_API reshard_tensor *reshard_cat(int32_t count, reshard_tensor *const *te
 /* ==== explicit ===================================================================================
  * Operations with options.
  */
-
-/* ---- losses with options --------------------------------------------------------------------- */
-
-typedef struct reshard_cross_entropy_options {
-    size_t size;          /* sizeof(reshard_cross_entropy_options) */
-    int ignores;          /* non-zero: rows with the label ignore_index do not count */
-    int64_t ignore_index; /* may be any number, such as -100 */
-    int64_t classes;      /* columns from here on are padding, and do not count; 0: none are */
-} reshard_cross_entropy_options;
-
-/* reshard_cross_entropy with options; NULL: all zero. The mean is over rows that are not ignored;
- * if all are, it is NaN, as in PyTorch, and the gradient zero. Distributed: Collective if rows may
- * be ignored or columns are padding. Errors: also RANGE (more classes than columns). */
-RESHARD_API reshard_tensor *
-reshard_cross_entropy_with(reshard_tensor *logits, reshard_tensor *labels,
-                           const reshard_cross_entropy_options *options);
-/* reshard_cross_entropy_loss with these options. */
-RESHARD_API reshard_tensor *
-reshard_cross_entropy_loss_with(reshard_tensor *logits, reshard_tensor *labels,
-                                const reshard_cross_entropy_options *options);
 
 /* ---- bags ------------------------------------------------------------------------------------ */
 

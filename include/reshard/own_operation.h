@@ -40,8 +40,15 @@ extern "C" {
 
 #define RESHARD_OPERATION_MAX 16 /* inputs, outputs, and tensors saved besides */
 
-/* What a callback can ask for. Valid until the callback returns. */
-typedef struct reshard_operation_call reshard_operation_call;
+/* What a callback knows of its run. Valid until the callback returns. */
+typedef struct reshard_operation_call {
+    const void *data; /* that the operation was run with */
+    /* In backward: the inputs and outputs that were saved, NULL for others. Inputs are also known
+     * in forward. */
+    reshard_tensor *const *inputs, *const *outputs;
+    reshard_tensor *const *saved;     /* in backward, by slot (reshard_operation_save) */
+    int wants[RESHARD_OPERATION_MAX]; /* in backward: somebody wants the gradient of this input */
+} reshard_operation_call;
 
 /* The dtype and shape of an output. */
 typedef struct reshard_operation_output {
@@ -129,8 +136,6 @@ RESHARD_API reshard_tensor *reshard_operation_run(const reshard_operation *opera
 
 /* ---- for callbacks --------------------------------------------------------------------------- */
 
-/* The data that the operation was run with. */
-RESHARD_API const void *reshard_operation_data(const reshard_operation_call *call);
 /* A tensor of zeros for output `index`, of the dtype and shape that this rank's part has; only in
  * forward, and not for whole tensors that are distributed. NULL on failure. */
 RESHARD_API reshard_tensor *reshard_operation_result(reshard_operation_call *call, int32_t index);
@@ -138,22 +143,12 @@ RESHARD_API reshard_tensor *reshard_operation_result(reshard_operation_call *cal
  * in forward. Slots may stay empty. Errors: RANGE; INVALID if the slot is taken, or in backward. */
 RESHARD_API reshard_status reshard_operation_save(reshard_operation_call *call, int32_t slot,
                                                   reshard_tensor *tensor);
-/* In backward: what was saved; NULL if it was not. Inputs are also known in forward. */
-RESHARD_API reshard_tensor *reshard_operation_input(const reshard_operation_call *call,
-                                                    int32_t index);
-RESHARD_API reshard_tensor *reshard_operation_saved_output(const reshard_operation_call *call,
-                                                           int32_t index);
-RESHARD_API reshard_tensor *reshard_operation_saved(const reshard_operation_call *call,
-                                                    int32_t slot);
-/* In backward: whether somebody wants the gradient of this input. */
-RESHARD_API int reshard_operation_wants(const reshard_operation_call *call, int32_t input);
-/* For programs that compute with positions. Where this rank's part of an input or output begins in
- * the whole tensor: as many numbers as it has dims, all 0 for local tensors and for empty parts.
- * Errors: UNSUPPORTED if the part is not one box. */
-RESHARD_API reshard_status reshard_operation_input_offset(const reshard_operation_call *call,
-                                                          int32_t index, int64_t *out_offset);
-RESHARD_API reshard_status reshard_operation_output_offset(const reshard_operation_call *call,
-                                                           int32_t index, int64_t *out_offset);
+/* For programs that compute with positions. Where this rank's part of an input (of_output 0) or
+ * output begins in the whole tensor: as many numbers as it has dims, all 0 for local tensors and
+ * for empty parts. Errors: UNSUPPORTED if the part is not one box. */
+RESHARD_API reshard_status reshard_operation_offset(const reshard_operation_call *call,
+                                                    int of_output, int32_t index,
+                                                    int64_t *out_offset);
 
 #ifdef __cplusplus
 }

@@ -138,15 +138,35 @@ RESHARD_API reshard_status reshard_plan_create(
 
 /* ---- queries --------------------------------------------------------------------------------- */
 
-RESHARD_API int32_t reshard_plan_stage_count(const reshard_plan *plan);
-/* One past the highest rank of any layout. */
-RESHARD_API int32_t reshard_plan_rank_count(const reshard_plan *plan);
+/* Pointers live as long as the plan. */
+typedef struct reshard_plan_info {
+    size_t size; /* sizeof(reshard_plan_info), set by the caller */
+    int32_t stage_count;
+    int32_t rank_count; /* one past the highest rank of any layout */
+    int is_adjoint;     /* non-zero: made by reshard_plan_adjoint */
+    /* of everything the plan was made from (layouts, links, dtypes, options, planner version), for
+     * ranks to compare */
+    uint64_t digest[2];
+    /* With relabel: relabelling[i] is the rank that takes the place of the i-th target rank, in
+     * increasing order. Ranks of the mesh that a placement A(..) leaves without a shard count too,
+     * and may take another's place. Without relabel: none. */
+    int32_t relabelling_count;
+    const int32_t *relabelling;
+    int32_t intermediate_count; /* layouts between stages, not retained */
+    reshard_layout *const *intermediates;
+    /* of a segment: the largest power of two, up to 4 MiB, such that eight segments fit into the
+     * plan's staging_bytes_max */
+    size_t segment_bytes;
+} reshard_plan_info;
+/* Errors: INVALID for a size that no release has. */
+RESHARD_API reshard_status reshard_plan_get_info(const reshard_plan *plan,
+                                                 reshard_plan_info *out_info);
 /* The target layout as planned: with relabel, its ranks may differ from the given ones. Not
  * retained. */
 RESHARD_API reshard_layout *reshard_plan_target_layout(const reshard_plan *plan, int32_t target);
 
 /* ==== advanced ===================================================================================
- * Links that a box cannot describe, gradients of moves, and what ranks compare.
+ * Links that a box cannot describe, and gradients of moves.
  */
 
 /* ---- strided links --------------------------------------------------------------------------- */
@@ -185,23 +205,13 @@ RESHARD_API reshard_status reshard_plan_create_strided(
     const reshard_strided_link *links, const reshard_plan_options *options,
     reshard_plan **out_plan);
 
-/* ---- adjoints, relabelling, digests ---------------------------------------------------------- */
+/* ---- adjoints -------------------------------------------------------------------------------- */
 
 /* The transposed plan, from the targets' local tensors to those of the sources: <Ax,y> = <x,A'y>
  * summed over ranks. Every copy becomes an addition to zero; every sum becomes a copy to each
  * contributor; every average becomes such a copy, divided by the number of contributors. Errors:
  * UNSUPPORTED for prod, min and max, and if dtypes differ. */
 RESHARD_API reshard_status reshard_plan_adjoint(reshard_plan *plan, reshard_plan **out_plan);
-RESHARD_API int reshard_plan_is_adjoint(const reshard_plan *plan);
-
-/* With relabel: sets (*out_ranks)[i] to the rank that takes the place of the i-th target rank, in
- * increasing order, and returns the number of target ranks. Ranks of the mesh that a placement
- * A(..) leaves without a shard count too, and may take another's place. Without relabel: returns
- * 0. */
-RESHARD_API int32_t reshard_plan_relabelling(const reshard_plan *plan, const int32_t **out_ranks);
-/* A digest of everything the plan was made from (layouts, links, dtypes, options, planner version),
- * for ranks to compare. */
-RESHARD_API void reshard_plan_digest(const reshard_plan *plan, uint64_t out_digest[2]);
 
 #ifdef __cplusplus
 }

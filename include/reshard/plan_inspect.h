@@ -33,9 +33,6 @@ typedef struct reshard_stage_link {
 RESHARD_API int32_t reshard_plan_stage_link_count(const reshard_plan *plan, int32_t stage);
 RESHARD_API reshard_status reshard_plan_stage_link(const reshard_plan *plan, int32_t stage,
                                                    int32_t index, reshard_stage_link *out_link);
-RESHARD_API int32_t reshard_plan_intermediate_count(const reshard_plan *plan);
-RESHARD_API reshard_layout *reshard_plan_intermediate_layout(const reshard_plan *plan,
-                                                             int32_t index);
 
 /* ---- moves ----------------------------------------------------------------------------------- */
 
@@ -128,10 +125,6 @@ RESHARD_API reshard_status reshard_part_text(const reshard_part *part, char *buf
                                              size_t capacity, size_t *out_length);
 
 /* ---- byte streams ---------------------------------------------------------------------------- */
-
-/* The size of a segment: the largest power of two, up to 4 MiB, such that eight segments fit into
- * the plan's staging_bytes_max. */
-RESHARD_API size_t reshard_plan_segment_bytes(const reshard_plan *plan);
 
 /*
  * The byte stream between this rank and one peer in one stage: single moves in the canonical order

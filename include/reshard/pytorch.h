@@ -35,13 +35,12 @@ typedef struct reshard_remote_device {
  * RuntimeError. */
 RESHARD_API reshard_status reshard_remote_device_parse(const char *text,
                                                        reshard_remote_device *out_device);
-/* Always writes owner/device: "rank:0" becomes "rank:0/cpu". Needs up to RESHARD_REMOTE_DEVICE_TEXT
+/* Always writes owner/device: "rank:0" becomes "rank:0/cpu". Equal devices have equal texts, and
+ * others have not. Needs up to RESHARD_REMOTE_DEVICE_TEXT
  * bytes. */
 #define RESHARD_REMOTE_DEVICE_TEXT 192
 RESHARD_API void reshard_remote_device_text(const reshard_remote_device *device, char *buffer,
                                             size_t capacity);
-RESHARD_API int reshard_remote_device_equals(const reshard_remote_device *a,
-                                             const reshard_remote_device *b);
 
 /* ---- chunks and placements ------------------------------------------------------------------- */
 
@@ -80,11 +79,12 @@ RESHARD_API reshard_status reshard_local_shard_volume(reshard_context *context, 
                                                       const reshard_chunks *chunks, int32_t rank,
                                                       int64_t *out_volume);
 /*
- * PyTorch's reshard_local_shard: goes from chunks of one dim on some ranks to chunks of any dim on
- * any ranks. source: this rank's chunk of `from`, row-major; target: room for its chunk of `to`
- * (reshard_local_shard_volume elements). Ranks may be in any order, and chunks may be uneven or
- * empty. If nothing changes, chunks are copied and nothing is sent. Collective. Errors: as above;
- * RANGE also for a dim that the tensor lacks or a rank that the group lacks.
+ * PyTorch's reshard_local_shard, and its reshuffle_local_shard: goes from chunks of one dim on some
+ * ranks to chunks of any dim on any ranks. source: this rank's chunk of `from`, row-major; target:
+ * room for its chunk of `to` (reshard_local_shard_volume elements). Ranks may be in any order, and
+ * chunks may be uneven or empty. If nothing changes, chunks are copied and nothing is sent.
+ * Collective. Errors: as above; RANGE also for a dim that the tensor lacks or a rank that the group
+ * lacks.
  */
 RESHARD_API reshard_status reshard_reshard_local_shard(reshard_context *context,
                                                        reshard_group *group, int32_t ndim,
@@ -92,15 +92,6 @@ RESHARD_API reshard_status reshard_reshard_local_shard(reshard_context *context,
                                                        const reshard_chunks *from,
                                                        const reshard_chunks *to, const void *source,
                                                        void *target);
-/* PyTorch's reshuffle_local_shard: the same if only the ranks change. Collective. Errors: also
- * INVALID if the dims differ; in a matrix, -1 and 1 are the same dim. */
-RESHARD_API reshard_status reshard_reshuffle_local_shard(reshard_context *context,
-                                                         reshard_group *group, int32_t ndim,
-                                                         const int64_t *shape, reshard_dtype dtype,
-                                                         const reshard_chunks *from,
-                                                         const reshard_chunks *to,
-                                                         const void *source, void *target);
-
 #ifdef __cplusplus
 }
 #endif

@@ -67,10 +67,13 @@ RESHARD_API reshard_status reshard_module_shard(reshard_module *module,
  * Megatron does: q, k and v are cut by rows and o by columns, in whole heads; fc1 by rows, fc2 by
  * columns; embedding and head by tokens. The outputs of o, fc2 and wte are replicated; logits stay
  * cut by tokens, as cross_entropy_loss takes them (reshard_tensor_full gives whole ones). axis: its
- * number in the mesh. Local. Errors: INVALID for another kind of module. */
+ * number in the mesh. sequence non-zero, for long sequences: activations between attention and mlp,
+ * with the norms and sums there, are cut along the sequence; outputs of o, fc2 and wte are summed
+ * into parts instead of on every rank, and attn, mlp and head gather them. Local. Errors: INVALID
+ * for another kind of module. */
 RESHARD_API reshard_status reshard_sharding_plan_add_gpt(reshard_sharding_plan *plan,
                                                          reshard_module *gpt, reshard_mesh *mesh,
-                                                         int32_t axis);
+                                                         int32_t axis, int sequence);
 
 /* ==== explicit ===================================================================================
  * Outputs, sharders and planners; one parameter alone.
@@ -86,16 +89,17 @@ typedef struct reshard_sharder {
     void *user;
 } reshard_sharder;
 
-/* Replaces a module by what the sharder makes of it. */
-RESHARD_API reshard_status reshard_sharding_plan_add_sharder(reshard_sharding_plan *plan,
-                                                             const char *module,
-                                                             const reshard_sharder *sharder);
-/* Reshards the output of a module ("" is the root). */
-RESHARD_API reshard_status reshard_sharding_plan_add_output(reshard_sharding_plan *plan,
-                                                            const char *module, reshard_spec *spec);
-/* Replaces the output of a module by this rank's shard, after resharding. */
-RESHARD_API reshard_status reshard_sharding_plan_add_local(reshard_sharding_plan *plan,
-                                                           const char *module);
+/* What to do with a module besides its parameters. NULL and 0: nothing. */
+typedef struct reshard_sharding_module {
+    size_t size;                    /* sizeof(reshard_sharding_module) */
+    const reshard_sharder *sharder; /* replaces the module by what it makes */
+    reshard_spec *output;           /* reshards the output */
+    int local_output; /* non-zero: replaces the output by this rank's shard, after resharding */
+} reshard_sharding_module;
+/* module: a path; "" is the root. Errors: INVALID if there is nothing to do. */
+RESHARD_API reshard_status reshard_sharding_plan_add_module(reshard_sharding_plan *plan,
+                                                            const char *module,
+                                                            const reshard_sharding_module *what);
 
 /* Builds a plan for a module. */
 typedef struct reshard_sharding_planner {

@@ -78,14 +78,18 @@ RESHARD_API reshard_status reshard_mesh_parse(reshard_context *context, const ch
 RESHARD_API reshard_mesh *reshard_mesh_retain(reshard_mesh *mesh);
 RESHARD_API void reshard_mesh_release(reshard_mesh *mesh);
 
-RESHARD_API int32_t reshard_mesh_axis_count(const reshard_mesh *mesh);
-RESHARD_API int32_t reshard_mesh_size(const reshard_mesh *mesh);
-RESHARD_API int32_t reshard_mesh_axis_size(const reshard_mesh *mesh, int32_t axis);
-/* "" for an axis without a name. Lives as long as the mesh. */
-RESHARD_API const char *reshard_mesh_axis_name(const reshard_mesh *mesh, int32_t axis);
-/* The axis with that name, or -1. */
-RESHARD_API int32_t reshard_mesh_find_axis(const reshard_mesh *mesh, const char *name);
-/* The rank at a position, or -1 if the position is not in 0..size-1; the first position of a rank,
+/* Pointers live as long as the mesh. */
+typedef struct reshard_mesh_info {
+    size_t size;            /* sizeof(reshard_mesh_info), set by the caller */
+    int32_t position_count; /* the product of the sizes */
+    int32_t axis_count;
+    const char *const *names; /* "" for an axis without a name */
+    const int32_t *sizes;
+} reshard_mesh_info;
+/* Errors: INVALID for a size that no release has. */
+RESHARD_API reshard_status reshard_mesh_get_info(const reshard_mesh *mesh,
+                                                 reshard_mesh_info *out_info);
+/* The rank at a position, or -1 if there is no such position; the first position of a rank,
  * or -1 if the rank is not in the mesh. */
 RESHARD_API int32_t reshard_mesh_rank_at(const reshard_mesh *mesh, int32_t position);
 RESHARD_API int32_t reshard_mesh_position_of(const reshard_mesh *mesh, int32_t rank);
@@ -192,12 +196,17 @@ RESHARD_API reshard_status reshard_spec_boxes(reshard_context *context, int cove
                                               const int64_t *shape, int64_t shard_count,
                                               const reshard_shard *shards, reshard_spec **out_spec);
 
-RESHARD_API reshard_spec_kind reshard_spec_get_kind(const reshard_spec *spec);
-/* The mesh and the cuts of a spec of kind CUTS; NULL and 0 for other kinds. They live as long as
- * the spec. */
-RESHARD_API const reshard_mesh *reshard_spec_mesh(const reshard_spec *spec);
-RESHARD_API int32_t reshard_spec_cut_count(const reshard_spec *spec);
-RESHARD_API const reshard_cut *reshard_spec_cut(const reshard_spec *spec, int32_t index);
+/* Mesh and cuts, not retained, are those of a spec of kind CUTS; NULL and 0 for other kinds. */
+typedef struct reshard_spec_info {
+    size_t size; /* sizeof(reshard_spec_info), set by the caller */
+    reshard_spec_kind kind;
+    reshard_mesh *mesh;
+    int32_t cut_count;
+    const reshard_cut *cuts; /* in the order in which they apply */
+} reshard_spec_info;
+/* Errors: INVALID for a size that no release has. */
+RESHARD_API reshard_status reshard_spec_get_info(const reshard_spec *spec,
+                                                 reshard_spec_info *out_info);
 
 /* ==== advanced ===================================================================================
  * Splits that no text describes.

@@ -84,16 +84,6 @@ RESHARD_API reshard_status reshard_sharding_plan_add_style(reshard_sharding_plan
                                                            int32_t axis,
                                                            const reshard_style *style);
 
-/* For programs that train the ready-made GPT on long sequences. Local. Adds to a plan what makes a
- * GPT (nn_layers.h) tensor and sequence parallel over one axis of a mesh: weights as in
- * reshard_sharding_plan_add_gpt, while activations between attention and mlp, with the norms and
- * sums there, are cut along the sequence. Instead of being summed on every rank, outputs of o, fc2
- * and wte are summed into parts; attn, mlp and head gather them. Errors: INVALID for another kind
- * of module. */
-RESHARD_API reshard_status reshard_sharding_plan_add_gpt_sequence(reshard_sharding_plan *plan,
-                                                                  reshard_module *gpt,
-                                                                  reshard_mesh *mesh, int32_t axis);
-
 #ifdef __cplusplus
 }
 #endif

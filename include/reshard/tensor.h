@@ -15,7 +15,8 @@
  *
  *     reshard_scope_open(NULL, &scope);
  *     reshard_tensor *hidden = reshard_relu(reshard_linear(x, w1, b1));
- *     reshard_tensor *loss = reshard_cross_entropy(reshard_linear(hidden, w2, b2), labels);
+ *     reshard_tensor *loss =
+ *         reshard_cross_entropy(reshard_linear(hidden, w2, b2), labels, NULL);
  *     reshard_backward(loss, NULL, NULL);
  *     status = reshard_scope_close(scope);
  *
@@ -25,7 +26,8 @@
 #ifndef RESHARD_TENSOR_H
 #define RESHARD_TENSOR_H
 
-#include <reshard/spec.h>
+#include <reshard/group.h>
+#include <reshard/layout.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -92,15 +94,54 @@ RESHARD_API void reshard_tensor_release(reshard_tensor *tensor);
 
 /* ---- queries --------------------------------------------------------------------------------- */
 
-RESHARD_API reshard_dtype reshard_tensor_dtype(const reshard_tensor *tensor);
-RESHARD_API int32_t reshard_tensor_ndim(const reshard_tensor *tensor);
-/* ndim sizes; the global shape if the tensor is distributed. */
-RESHARD_API const int64_t *reshard_tensor_shape(const reshard_tensor *tensor);
-/* In elements; NULL for a distributed tensor. */
-RESHARD_API const int64_t *reshard_tensor_strides(const reshard_tensor *tensor);
-RESHARD_API int64_t reshard_tensor_volume(const reshard_tensor *tensor);
-RESHARD_API int reshard_tensor_is_contiguous(const reshard_tensor *tensor);
-RESHARD_API int reshard_tensor_is_distributed(const reshard_tensor *tensor);
+/* Pointers live as long as the tensor, and are not retained. */
+typedef struct reshard_tensor_info {
+    size_t size; /* sizeof(reshard_tensor_info), set by the caller */
+    reshard_dtype dtype;
+    int32_t ndim;
+    const int64_t *shape;   /* the global shape if the tensor is distributed */
+    const int64_t *strides; /* in elements; NULL for a distributed tensor */
+    int64_t volume;
+    int is_contiguous; /* non-zero: dense and row-major */
+    /* non-zero for leaves that collect gradients, and for everything computed from them */
+    int requires_grad;
+    /* NULL and 0 for a local tensor */
+    reshard_layout *layout;
+    reshard_group *group;
+    int64_t local_shard_count; /* of this rank */
+} reshard_tensor_info;
+/* Errors: INVALID for a size that no release has. */
+RESHARD_API reshard_status reshard_tensor_get_info(const reshard_tensor *tensor,
+                                                   reshard_tensor_info *out_info);
+
+/* The facts that programs ask for one at a time. */
+static inline reshard_tensor_info reshard_tensor_facts(const reshard_tensor *tensor)
+{
+    reshard_tensor_info info;
+    info.size = sizeof(info);
+    (void)reshard_tensor_get_info(tensor, &info); /* fails only for a wrong size */
+    return info;
+}
+static inline reshard_dtype reshard_tensor_dtype(const reshard_tensor *tensor)
+{
+    return reshard_tensor_facts(tensor).dtype;
+}
+static inline int32_t reshard_tensor_ndim(const reshard_tensor *tensor)
+{
+    return reshard_tensor_facts(tensor).ndim;
+}
+static inline const int64_t *reshard_tensor_shape(const reshard_tensor *tensor)
+{
+    return reshard_tensor_facts(tensor).shape;
+}
+static inline int64_t reshard_tensor_volume(const reshard_tensor *tensor)
+{
+    return reshard_tensor_facts(tensor).volume;
+}
+static inline reshard_layout *reshard_tensor_layout(const reshard_tensor *tensor)
+{
+    return reshard_tensor_facts(tensor).layout;
+}
 
 /* ---- elements -------------------------------------------------------------------------------- */
 
@@ -115,8 +156,6 @@ RESHARD_API reshard_status reshard_tensor_get(const reshard_tensor *tensor, cons
                                               double *out_value);
 RESHARD_API reshard_status reshard_tensor_set(reshard_tensor *tensor, const int64_t *index,
                                               double value);
-/* The value of a local tensor with one element. */
-RESHARD_API reshard_status reshard_tensor_item(const reshard_tensor *tensor, double *out_value);
 RESHARD_API reshard_status reshard_tensor_fill(reshard_tensor *tensor, double value);
 /* The value of a tensor with one element, such as a loss, local or distributed in any way. If it is
  * distributed, the call is Collective and all ranks get the same value. Errors: INVALID,
@@ -177,9 +216,10 @@ RESHARD_API reshard_tensor *reshard_scope_keep(reshard_tensor *tensor);
 
 /* Writes the values of `source` into the memory of `target`, which has the same shape, casting
  * between f16, bf16, f32 and f64. Both are local, or both distributed over one group, in any
- * layouts; the call is then Collective, and does what reshard_tensor_redistribute_into does. No
- * gradients; a backward pass that saved the target finds it overwritten. Errors: INVALID (shapes,
- * memory that both share, a target that an operation computed), UNSUPPORTED (dtypes). */
+ * layouts; the call is then Collective, nothing is allocated for the result, and errors are agreed
+ * by all ranks. No gradients; a backward pass that saved the target finds it overwritten. Errors:
+ * INVALID (shapes, groups, memory that both share, a target that an operation computed),
+ * UNSUPPORTED (dtypes). */
 RESHARD_API reshard_status reshard_tensor_copy(reshard_tensor *target, reshard_tensor *source);
 
 /* ---- comparing ------------------------------------------------------------------------------- */

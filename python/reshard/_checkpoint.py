@@ -115,33 +115,33 @@ class Checkpoint(Handle, Mapping[str, StoredTensor]):
     def format(self) -> str:
         """The name of its format in `reshard.formats()`."""
         with self._use() as pointer:
-            return decode(lib.reshard_checkpoint_format(pointer))
+            return decode(_info(pointer).format)
 
     @property
     def nbytes(self) -> int:
         """The bytes of all tensors. Each element counts once."""
         with self._use() as pointer:
-            return int(lib.reshard_checkpoint_bytes(pointer))
+            return int(_info(pointer).bytes)
 
     @property
     def files(self) -> List[str]:
         """The files that hold its tensors, relative to its folder."""
         with self._use() as pointer:
             return [decode(lib.reshard_checkpoint_file_name(pointer, i))
-                    for i in range(lib.reshard_checkpoint_disk_file_count(pointer))]
+                    for i in range(_info(pointer).disk_file_count)]
 
     @property
     def notes(self) -> List[str]:
         """What could not be determined or was left out, one line each."""
         with self._use() as pointer:
-            return list_lines(lib.reshard_checkpoint_note, pointer)
+            return list_lines(lib.reshard_checkpoint_note, pointer, _native.RESHARD_NOTE)
 
     @property
     def warnings(self) -> List[str]:
         """What may do harm or is probably wrong, one line each: pickles that would make Python call something (nothing was
         called), tensors that are the same on all ranks and would be joined."""
         with self._use() as pointer:
-            return list_lines(lib.reshard_checkpoint_warning, pointer)
+            return list_lines(lib.reshard_checkpoint_note, pointer, _native.RESHARD_WARNING)
 
     @property
     def others(self) -> Dict[str, Optional[str]]:
@@ -170,7 +170,7 @@ class Checkpoint(Handle, Mapping[str, StoredTensor]):
 
     def __len__(self) -> int:
         with self._use() as pointer:
-            return int(lib.reshard_checkpoint_tensor_count(pointer))
+            return int(_info(pointer).tensor_count)
 
     def __iter__(self) -> Iterator[str]:
         for i in range(len(self)):
@@ -338,6 +338,10 @@ def _reopen(kind: Any, path: str, options: Dict[str, Any]) -> Any:
 
 def _view_again(checkpoint: Checkpoint, options: Dict[str, Any]) -> View:
     return View(checkpoint, **options)
+
+
+def _info(pointer: Any) -> Any:
+    return read_struct(_native.reshard_checkpoint_info, lib.reshard_checkpoint_get_info, pointer)
 
 
 def list_lines(function: Any, *arguments: Any) -> List[str]:

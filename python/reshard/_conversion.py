@@ -61,11 +61,12 @@ class Cuts(Handle):
         super().__init__(None)
         with checkpoint._use() as source:
             self._pointer = make(lib.reshard_cuts_create, source, byref(fill("CONVERT", "planning", options)))
+            found = read_struct(_native.reshard_cuts_info, lib.reshard_cuts_get_info, self._pointer)
             #: Which rules cut the tensors, and why these were chosen; "" if there are none.
-            self.rules = decode(lib.reshard_cuts_rules(self._pointer))
+            self.rules = decode(found.rules)
             #: The tensors, ordered by name.
             self.tensors = [_read_tensor(lib.reshard_cuts_get_tensor, self._pointer, i)
-                            for i in range(lib.reshard_cuts_tensor_count(self._pointer))]
+                            for i in range(found.tensor_count)]
         self._need(checkpoint)
 
 
@@ -117,13 +118,13 @@ class Conversion(Handle):
     def notes(self) -> List[str]:
         """What is left out or may be unexpected, one line each. The checkpoint has notes of its own."""
         with self._checkpoint._use():
-            return list_lines(lib.reshard_conversion_note, self._pointer)
+            return list_lines(lib.reshard_conversion_note, self._pointer, _native.RESHARD_NOTE)
 
     @property
     def warnings(self) -> List[str]:
         """What is probably wrong, one line each, such as shapes that config.json contradicts."""
         with self._checkpoint._use():
-            return list_lines(lib.reshard_conversion_warning, self._pointer)
+            return list_lines(lib.reshard_conversion_note, self._pointer, _native.RESHARD_WARNING)
 
     @property
     def tensors(self) -> List[ConversionTensor]:

@@ -240,13 +240,18 @@ class Group(Handle):
             if one != found[0]:
                 raise Mismatch("%s: the array of rank %d has the shape %s, but rank 0 has %s" % (what, rank, one, found[0]))
 
+    def _exchange(self, kind: int, dtype: str, source: Any, target: Any, **fields: Any) -> None:
+        exchange = _native.reshard_exchange(size=ctypes.sizeof(_native.reshard_exchange), kind=kind, dtype=_native.DTYPES[dtype][0],
+                                            source=None if source is None else _pointer_of(source), target=_pointer_of(target),
+                                            **fields)
+        lib.reshard_exchange_run(None, self._live(), byref(exchange), None)
+
     def all_reduce(self, array: Any, reduction: str = "sum", *, dtype: Any = None) -> Any:
         """The sum (or avg, prod, min, max, band, bor, bxor) of all ranks' arrays, on all ranks. The arrays have one shape."""
         source, name = as_array(array, dtype)
         self._compare_shapes("all_reduce", source.shape)
         target = numpy().empty_like(source)
-        lib.reshard_all_reduce(None, self._live(), _native.DTYPES[name][0], self._number(reduction), source.size,
-                               _pointer_of(source), _pointer_of(target))
+        self._exchange(_native.RESHARD_ALL_REDUCE, name, source, target, count=source.size, reduction=self._number(reduction))
         return target
 
     def all_gather(self, array: Any, *, dtype: Any = None) -> Any:
@@ -262,8 +267,7 @@ class Group(Handle):
             width *= n
         counts = (ctypes.c_int64 * self.size)(*[count * width for count, _ in rows])
         target = numpy().empty((sum(count for count, _ in rows), *source.shape[1:]), source.dtype)
-        lib.reshard_all_gather(None, self._live(), _native.DTYPES[name][0], source.size, counts, _pointer_of(source),
-                               _pointer_of(target))
+        self._exchange(_native.RESHARD_ALL_GATHER, name, source, target, count=source.size, counts=counts)
         return target
 
     def reduce_scatter(self, array: Any, reduction: str = "sum", *, dtype: Any = None) -> Any:
@@ -273,8 +277,7 @@ class Group(Handle):
             raise Invalid("%s rows cannot be divided among %d ranks" % (source.shape[0] if source.ndim else "no", self.size))
         self._compare_shapes("reduce_scatter", source.shape)
         target = numpy().empty((source.shape[0] // self.size, *source.shape[1:]), source.dtype)
-        lib.reshard_reduce_scatter(None, self._live(), _native.DTYPES[name][0], self._number(reduction), target.size, None,
-                                   _pointer_of(source), _pointer_of(target))
+        self._exchange(_native.RESHARD_REDUCE_SCATTER, name, source, target, count=target.size, reduction=self._number(reduction))
         return target
 
     def broadcast(self, array: Any, root: int = 0, *, dtype: Any = None, raw: bool = False) -> Any:
@@ -291,8 +294,7 @@ class Group(Handle):
                 raise Unsupported("rank %d cannot take %s, for which NumPy has no type: install ml_dtypes there, or pass raw=True for its "
                                   "bits" % (rank, name))
         target = np.empty(shape, mine[0].dtype if mine is not None else numpy_dtype(name, raw=raw))
-        source = None if mine is None else _pointer_of(mine[0])
-        lib.reshard_broadcast(None, self._live(), _native.DTYPES[name][0], root, target.size, source, _pointer_of(target))
+        self._exchange(_native.RESHARD_BROADCAST, name, None if mine is None else mine[0], target, count=target.size, root=root)
         return target
 
     def all_to_all(self, array: Any, *, dtype: Any = None) -> Any:
@@ -303,20 +305,19 @@ class Group(Handle):
         self._compare_shapes("all_to_all", source.shape)
         counts = (ctypes.c_int64 * self.size)(*[source.size // self.size] * self.size)
         target = numpy().empty_like(source)
-        lib.reshard_all_to_all_single(None, self._live(), _native.DTYPES[name][0], counts, counts, _pointer_of(source),
-                                      _pointer_of(target))
+        self._exchange(_native.RESHARD_ALL_TO_ALL_SINGLE, name, source, target, send_counts=counts, receive_counts=counts)
         return target
 
     def send(self, array: Any, rank: int, *, dtype: Any = None) -> None:
         """Sends an array to another rank, which calls `receive` with the same size and dtype."""
         source, name = as_array(array, dtype)
-        lib.reshard_send(None, self._live(), _native.DTYPES[name][0], rank_number(rank), source.size, _pointer_of(source))
+        lib.reshard_send(None, self._live(), _native.DTYPES[name][0], rank_number(rank), source.size, _pointer_of(source), None)
 
     def receive(self, shape: Any, dtype: Any, rank: int, *, raw: bool = False) -> Any:
         """Receives the array that another rank sends. raw: bf16 may come as uint16, where NumPy has no such type."""
         name = dtype_name(dtype)
         target = numpy().empty(shape, numpy_dtype(name, raw=raw))
-        lib.reshard_receive(None, self._live(), _native.DTYPES[name][0], rank_number(rank), target.size, _pointer_of(target))
+        lib.reshard_receive(None, self._live(), _native.DTYPES[name][0], rank_number(rank), target.size, _pointer_of(target), None)
         return target
 
 

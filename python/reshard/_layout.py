@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Specs and layouts: how a tensor is split, and who holds which box of it."""
 import ctypes
+import math
 from ctypes import POINTER, byref, c_int64
 from typing import Any, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from . import _native
 from ._dtypes import numpy
 from ._errors import Error, Range
-from ._library import Handle, decode, encode, lib, make, rank_number, read_text, whole_number
+from ._library import Handle, decode, encode, lib, make, rank_number, read_struct, read_text, whole_number
 
 Shape = Union[Sequence[int], str, int]
 
@@ -88,10 +89,21 @@ class Spec(Handle):
     @property
     def axes(self) -> "dict[str, int]":
         """The sizes of the mesh's axes by name. An axis without a name goes by its number. Empty for a list of boxes."""
-        mesh = lib.reshard_spec_mesh(self._pointer)
-        count = lib.reshard_mesh_axis_count(mesh) if mesh else 0
-        return {decode(lib.reshard_mesh_axis_name(mesh, i)) or str(i): lib.reshard_mesh_axis_size(mesh, i)
-                for i in range(count)}
+        if not self._mesh:
+            return {}
+        mesh = read_struct(_native.reshard_mesh_info, lib.reshard_mesh_get_info, self._mesh)
+        return {decode(mesh.names[i]) or str(i): mesh.sizes[i] for i in range(mesh.axis_count)}
+
+    @property
+    def _mesh(self) -> Any:
+        """The mesh, which lives as long as the spec; None for a list of boxes."""
+        return read_struct(_native.reshard_spec_info, lib.reshard_spec_get_info, self._pointer).mesh
+
+    @property
+    def _cuts(self) -> "list[Any]":
+        """The cuts, which live as long as the spec."""
+        found = read_struct(_native.reshard_spec_info, lib.reshard_spec_get_info, self._pointer)
+        return [found.cuts[i] for i in range(found.cut_count)]
 
     @property
     def ranks(self) -> Any:
@@ -102,11 +114,11 @@ class Spec(Handle):
         array([[3, 1],
                [0, 2]], dtype=int32)
         """
-        np, mesh = numpy(), lib.reshard_spec_mesh(self._pointer)
+        np, mesh, sizes = numpy(), self._mesh, tuple(self.axes.values())
         if not mesh:
             return np.zeros(0, np.int32)
-        ranks = [lib.reshard_mesh_rank_at(mesh, i) for i in range(lib.reshard_mesh_size(mesh))]
-        return np.array(ranks, np.int32).reshape(tuple(self.axes.values()))
+        ranks = [lib.reshard_mesh_rank_at(mesh, i) for i in range(math.prod(sizes))]
+        return np.array(ranks, np.int32).reshape(sizes)
 
 
 class Piece(NamedTuple):
@@ -171,8 +183,9 @@ class Layout(Handle):
         """Takes over a reference."""
         layout = cls.__new__(cls)
         layout._pointer = pointer
-        layout.shape = tuple(lib.reshard_layout_shape(pointer)[:lib.reshard_layout_ndim(pointer)])
-        layout.spec = Spec._of(lib.reshard_spec_retain(lib.reshard_layout_spec(pointer)))
+        found = read_struct(_native.reshard_layout_info, lib.reshard_layout_get_info, pointer)
+        layout.shape = tuple(found.shape[:found.ndim])
+        layout.spec = Spec._of(lib.reshard_spec_retain(found.spec))
         return layout
 
     @property
@@ -197,16 +210,16 @@ class Layout(Handle):
     @property
     def rank_count(self) -> int:
         """The number of ranks that hold something."""
-        return int(lib.reshard_layout_rank_count(self._pointer))
+        return int(read_struct(_native.reshard_layout_info, lib.reshard_layout_get_info, self._pointer).rank_count)
 
     @property
     def ranks(self) -> Any:
         """The ranks that hold something, in increasing order."""
         return numpy().array([lib.reshard_layout_rank_at(self._pointer, i) for i in range(self.rank_count)], "int32")
 
-    def _list(self, function: Any, *arguments: Any) -> List[ShardInfo]:
+    def _list(self, rank: int) -> List[ShardInfo]:
         found = POINTER(_native.reshard_shards)()
-        function(self._pointer, *arguments, byref(found))
+        lib.reshard_layout_shards(self._pointer, rank, byref(found))
         try:
             return [_read_shard(found.contents.items[i], self.ndim) for i in range(found.contents.count)]
         finally:
@@ -214,11 +227,11 @@ class Layout(Handle):
 
     def shards(self, rank: int) -> List[ShardInfo]:
         """The shards of a rank: one, several or none."""
-        return self._list(lib.reshard_layout_shards, rank_number(rank))
+        return self._list(rank_number(rank))
 
     def all_shards(self) -> List[ShardInfo]:
         """The shards of all ranks, ordered by rank."""
-        return self._list(lib.reshard_layout_all_shards)
+        return self._list(_native.RESHARD_ALL_RANKS)
 
     @property
     def boxes(self) -> Boxes:

@@ -117,8 +117,12 @@ class Plan(Handle):
         return made
 
     @property
+    def _info(self) -> Any:
+        return read_struct(_native.reshard_plan_info, lib.reshard_plan_get_info, self._pointer)
+
+    @property
     def is_adjoint(self) -> bool:
-        return bool(lib.reshard_plan_is_adjoint(self._pointer))
+        return bool(self._info.is_adjoint)
 
     def __repr__(self) -> str:
         first = self.tensors[0]
@@ -131,19 +135,17 @@ class Plan(Handle):
 
     @property
     def stage_count(self) -> int:
-        return int(lib.reshard_plan_stage_count(self._pointer))
+        return int(self._info.stage_count)
 
     @property
     def rank_count(self) -> int:
         """One more than the highest rank in any layout."""
-        return int(lib.reshard_plan_rank_count(self._pointer))
+        return int(self._info.rank_count)
 
     @property
     def digest(self) -> str:
         """A digest of everything that the plan was made from. It is equal on two ranks if and only if their plans are."""
-        found = (ctypes.c_uint64 * 2)()
-        lib.reshard_plan_digest(self._pointer, found)
-        return "%016x%016x" % tuple(found)
+        return "%016x%016x" % tuple(self._info.digest)
 
     @property
     def stats(self) -> PlanStats:

@@ -129,7 +129,7 @@ class Shard(Mapping[str, Any]):
     def _check_rank(self, mesh: str, is_spec: bool) -> None:
         """Refuses a rank outside the mesh, which would hold nothing. With {name: spec}, each tensor may be on other ranks."""
         spec = Spec(mesh) if is_spec else None
-        pointer = lib.reshard_spec_mesh(spec._pointer) if spec else make(lib.reshard_mesh_parse, None, encode(mesh, "a mesh"))
+        pointer = spec._mesh if spec else make(lib.reshard_mesh_parse, None, encode(mesh, "a mesh"))
         inside = -2**31 <= self.rank < 2**31 and (not pointer or lib.reshard_mesh_position_of(pointer, self.rank) >= 0)
         if spec is None:
             lib.reshard_mesh_release(pointer)

@@ -127,25 +127,22 @@ void reshard_context_destroy(reshard_context *context)
     allocator.release(allocator.user, context, sizeof *context);
 }
 
-size_t reshard_context_bytes(const reshard_context *context)
+reshard_status reshard_context_get_memory(const reshard_context *context,
+                                          reshard_memory_info *out_memory)
 {
-    return context != NULL ? atomic_load(&context->bytes_now) : 0;
-}
-
-size_t reshard_context_bytes_peak(const reshard_context *context)
-{
-    return context != NULL ? atomic_load(&context->bytes_peak) : 0;
+    reshard_memory_info memory = {.bytes = 0};
+    if (context != NULL) {
+        memory.bytes = atomic_load(&context->bytes_now);
+        memory.bytes_peak = atomic_load(&context->bytes_peak);
+        memory.bytes_kept = atomic_load(&context->kept.bytes);
+    }
+    return rs_report_write("memory info", &memory, sizeof memory, out_memory);
 }
 
 void reshard_context_reset_peak(reshard_context *context)
 {
     if (context != NULL)
         atomic_store(&context->bytes_peak, atomic_load(&context->bytes_now));
-}
-
-size_t reshard_context_bytes_kept(const reshard_context *context)
-{
-    return context != NULL ? atomic_load(&context->kept.bytes) : 0;
 }
 
 void reshard_context_trim(reshard_context *context)

@@ -224,8 +224,8 @@ static reshard_status start(const rs_collective *collective, const reshard_excha
     return status;
 }
 
-reshard_status reshard_exchange_start(reshard_context *context, reshard_group *group,
-                                      const reshard_exchange *exchange, reshard_work **out_work)
+static reshard_status start_exchange(reshard_context *context, reshard_group *group,
+                                     const reshard_exchange *exchange, reshard_work **out_work)
 {
     reshard_exchange e;
     rs_collective c = {.name = "exchange", .context = context, .group = group};
@@ -241,110 +241,12 @@ reshard_status reshard_exchange_start(reshard_context *context, reshard_group *g
     return start(&c, &e, out_work);
 }
 
-/* ---- blocking calls -------------------------------------------------------------------------- */
-
-static reshard_status complete(reshard_context *context, reshard_group *group,
-                               const reshard_exchange *exchange)
+reshard_status reshard_exchange_run(reshard_context *context, reshard_group *group,
+                                    const reshard_exchange *exchange, reshard_work **out_work)
 {
+    if (out_work != NULL)
+        return start_exchange(context, group, exchange, out_work);
     reshard_work *work = NULL;
-    reshard_status status = reshard_exchange_start(context, group, exchange, &work);
+    reshard_status status = start_exchange(context, group, exchange, &work);
     return rs_work_complete(status, work);
-}
-
-static reshard_status run(reshard_context *context, reshard_group *group, reshard_dtype dtype,
-                          reshard_exchange_kind what, reshard_reduction reduction, int32_t root,
-                          int64_t count, const int64_t *counts, const void *source, void *target)
-{
-    const reshard_exchange exchange = {.size = sizeof exchange,
-                                       .kind = what,
-                                       .dtype = dtype,
-                                       .reduction = reduction,
-                                       .root = root,
-                                       .count = count,
-                                       .counts = counts,
-                                       .source = source,
-                                       .target = target};
-    return complete(context, group, &exchange);
-}
-
-reshard_status reshard_all_gather(reshard_context *context, reshard_group *group,
-                                  reshard_dtype dtype, int64_t count, const int64_t *counts,
-                                  const void *source, void *target)
-{
-    return run(context, group, dtype, RESHARD_ALL_GATHER, 0, 0, count, counts, source, target);
-}
-
-reshard_status reshard_reduce_scatter(reshard_context *context, reshard_group *group,
-                                      reshard_dtype dtype, reshard_reduction reduction,
-                                      int64_t count, const int64_t *counts, const void *source,
-                                      void *target)
-{
-    return run(context, group, dtype, RESHARD_REDUCE_SCATTER, reduction, 0, count, counts, source,
-               target);
-}
-
-reshard_status reshard_all_reduce(reshard_context *context, reshard_group *group,
-                                  reshard_dtype dtype, reshard_reduction reduction, int64_t count,
-                                  const void *source, void *target)
-{
-    return run(context, group, dtype, RESHARD_ALL_REDUCE, reduction, 0, count, NULL, source,
-               target);
-}
-
-reshard_status reshard_broadcast(reshard_context *context, reshard_group *group,
-                                 reshard_dtype dtype, int32_t root, int64_t count,
-                                 const void *source, void *target)
-{
-    return run(context, group, dtype, RESHARD_BROADCAST, 0, root, count, NULL, source, target);
-}
-
-reshard_status reshard_scatter(reshard_context *context, reshard_group *group, reshard_dtype dtype,
-                               int32_t root, int64_t count, const int64_t *counts,
-                               const void *source, void *target)
-{
-    return run(context, group, dtype, RESHARD_SCATTER, 0, root, count, counts, source, target);
-}
-
-reshard_status reshard_gather(reshard_context *context, reshard_group *group, reshard_dtype dtype,
-                              int32_t root, int64_t count, const int64_t *counts,
-                              const void *source, void *target)
-{
-    return run(context, group, dtype, RESHARD_GATHER, 0, root, count, counts, source, target);
-}
-
-reshard_status reshard_reduce(reshard_context *context, reshard_group *group, reshard_dtype dtype,
-                              reshard_reduction reduction, int32_t root, int64_t count,
-                              const void *source, void *target)
-{
-    return run(context, group, dtype, RESHARD_REDUCE, reduction, root, count, NULL, source, target);
-}
-
-reshard_status reshard_all_to_all_single(reshard_context *context, reshard_group *group,
-                                         reshard_dtype dtype, const int64_t *send_counts,
-                                         const int64_t *receive_counts, const void *source,
-                                         void *target)
-{
-    const reshard_exchange exchange = {.size = sizeof exchange,
-                                       .kind = RESHARD_ALL_TO_ALL_SINGLE,
-                                       .dtype = dtype,
-                                       .send_counts = send_counts,
-                                       .receive_counts = receive_counts,
-                                       .source = source,
-                                       .target = target};
-    return complete(context, group, &exchange);
-}
-
-reshard_status reshard_all_to_all(reshard_context *context, reshard_group *group,
-                                  reshard_dtype dtype, const int64_t *send_counts,
-                                  const int64_t *receive_counts, const void *const *sources,
-                                  void *const *targets)
-{
-    const reshard_exchange exchange = {.size = sizeof exchange,
-                                       .kind = RESHARD_ALL_TO_ALL,
-                                       .dtype = dtype,
-                                       .send_counts = send_counts,
-                                       .receive_counts = receive_counts,
-                                       .sources = sources,
-                                       .targets = targets};
-    return complete(context, group, &exchange);
 }

@@ -17,6 +17,7 @@
 #include "collective/collective.h"
 #include "collective/work.h"
 #include "layout/layout.h"
+#include "plan/plan.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -111,7 +112,7 @@ static reshard_status put_aside(const rs_collective *c, const reshard_plan *plan
 {
     int64_t source_bytes, target_bytes;
     int32_t rank = reshard_group_rank(c->group);
-    if (!c->may_be_in_place || !c->reduces || reshard_plan_stage_count(plan) != 1 ||
+    if (!c->may_be_in_place || !c->reduces || rs_plan_forward(plan)->stage_count != 1 ||
         rs_layout_shard_count(source_layout, rank) != 1 ||
         rs_layout_shard_count(target_layout, rank) != 1 ||
         !is_in_place(c, work->buffers[0], work->buffers[1]))

@@ -207,40 +207,31 @@ static reshard_status check_not_self(rs_collective *c, int32_t peer)
     return RESHARD_OK;
 }
 
-reshard_status reshard_send_start(reshard_context *context, reshard_group *group,
-                                  reshard_dtype dtype, int32_t target_rank, int64_t count,
-                                  const void *source, reshard_work **out_work)
+/* out_work NULL: waits for the delivery. */
+static reshard_status deliver(rs_collective *c, bool sending, int32_t peer, int64_t count,
+                              void *buffer, reshard_work **out_work)
 {
-    rs_collective c = {.name = "send", .context = context, .group = group, .dtype = dtype};
-    return start(&c, true, target_rank, count, (void *)(uintptr_t)source, out_work);
-}
-
-reshard_status reshard_receive_start(reshard_context *context, reshard_group *group,
-                                     reshard_dtype dtype, int32_t source_rank, int64_t count,
-                                     void *target, reshard_work **out_work)
-{
-    rs_collective c = {.name = "receive", .context = context, .group = group, .dtype = dtype};
-    return start(&c, false, source_rank, count, target, out_work);
+    if (out_work != NULL)
+        return start(c, sending, peer, count, buffer, out_work);
+    reshard_work *work = NULL;
+    reshard_status status = check_not_self(c, peer);
+    if (status == RESHARD_OK)
+        status = start(c, sending, peer, count, buffer, &work);
+    return rs_work_complete(status, work);
 }
 
 reshard_status reshard_send(reshard_context *context, reshard_group *group, reshard_dtype dtype,
-                            int32_t target_rank, int64_t count, const void *source)
+                            int32_t target_rank, int64_t count, const void *source,
+                            reshard_work **out_work)
 {
     rs_collective c = {.name = "send", .context = context, .group = group, .dtype = dtype};
-    reshard_work *work = NULL;
-    reshard_status status = check_not_self(&c, target_rank);
-    if (status == RESHARD_OK)
-        status = start(&c, true, target_rank, count, (void *)(uintptr_t)source, &work);
-    return rs_work_complete(status, work);
+    return deliver(&c, true, target_rank, count, (void *)(uintptr_t)source, out_work);
 }
 
 reshard_status reshard_receive(reshard_context *context, reshard_group *group, reshard_dtype dtype,
-                               int32_t source_rank, int64_t count, void *target)
+                               int32_t source_rank, int64_t count, void *target,
+                               reshard_work **out_work)
 {
     rs_collective c = {.name = "receive", .context = context, .group = group, .dtype = dtype};
-    reshard_work *work = NULL;
-    reshard_status status = check_not_self(&c, source_rank);
-    if (status == RESHARD_OK)
-        status = start(&c, false, source_rank, count, target, &work);
-    return rs_work_complete(status, work);
+    return deliver(&c, false, source_rank, count, target, out_work);
 }

@@ -10,6 +10,7 @@
 #include "base/context.h"
 #include "base/digest.h"
 #include "base/error.h"
+#include "base/options.h"
 #include "base/references.h"
 #include "collective/collective.h"
 #include "spec/spec.h"
@@ -39,8 +40,8 @@ static reshard_status allocate(reshard_context *context, reshard_mesh *mesh, int
     atomic_init(&made->references, 1);
     made->mesh = reshard_mesh_retain(mesh);
     made->position = position;
-    for (int32_t a = reshard_mesh_axis_count(mesh) - 1, rest = position; a >= 0; a--) {
-        int32_t size = reshard_mesh_axis_size(mesh, a);
+    for (int32_t a = mesh->axis_count - 1, rest = position; a >= 0; a--) {
+        int32_t size = mesh->sizes[a];
         made->coordinates[a] = position < 0 ? -1 : rest % size;
         rest /= size;
     }
@@ -70,19 +71,19 @@ void reshard_device_mesh_release(reshard_device_mesh *device_mesh)
 
 static void digest_mesh(const reshard_mesh *mesh, rs_digest *digest)
 {
-    for (int32_t a = 0; a < reshard_mesh_axis_count(mesh); a++) {
-        const char *name = reshard_mesh_axis_name(mesh, a);
+    for (int32_t a = 0; a < mesh->axis_count; a++) {
+        const char *name = mesh->names[a];
         rs_digest_bytes(digest, name, strlen(name));
-        rs_digest_u64(digest, (uint64_t)reshard_mesh_axis_size(mesh, a));
+        rs_digest_u64(digest, (uint64_t)mesh->sizes[a]);
     }
-    for (int32_t p = 0; p < reshard_mesh_size(mesh); p++)
+    for (int32_t p = 0; p < mesh->size; p++)
         rs_digest_u64(digest, (uint64_t)reshard_mesh_rank_at(mesh, p));
 }
 
 static reshard_status check_ranks(const reshard_mesh *mesh, const reshard_group *group)
 {
     int32_t size = reshard_group_size(group);
-    for (int32_t p = 0; p < reshard_mesh_size(mesh); p++) {
+    for (int32_t p = 0; p < mesh->size; p++) {
         if (reshard_mesh_rank_at(mesh, p) >= size)
             return rs_fail(RESHARD_ERR_RANGE,
                            "device mesh: the mesh has rank %d, the group only %d ranks",
@@ -104,13 +105,13 @@ typedef struct axes {
 static void add_axis(axes *to, const reshard_mesh *mesh, int32_t axis)
 {
     to->axes[to->count++] = axis;
-    to->size *= reshard_mesh_axis_size(mesh, axis);
+    to->size *= mesh->sizes[axis];
 }
 
 static axes find_others(const reshard_mesh *mesh, const axes *some)
 {
     axes others = {.size = 1};
-    for (int32_t a = 0, next = 0; a < reshard_mesh_axis_count(mesh); a++) {
+    for (int32_t a = 0, next = 0; a < mesh->axis_count; a++) {
         if (next < some->count && some->axes[next] == a)
             next++;
         else
@@ -124,9 +125,9 @@ static int32_t find_offset(const reshard_mesh *mesh, const axes *some, int32_t i
 {
     int32_t offset = 0;
     for (int32_t i = some->count - 1; i >= 0; i--) {
-        int32_t size = reshard_mesh_axis_size(mesh, some->axes[i]), stride = 1;
-        for (int32_t a = some->axes[i] + 1; a < reshard_mesh_axis_count(mesh); a++)
-            stride *= reshard_mesh_axis_size(mesh, a);
+        int32_t size = mesh->sizes[some->axes[i]], stride = 1;
+        for (int32_t a = some->axes[i] + 1; a < mesh->axis_count; a++)
+            stride *= mesh->sizes[a];
         offset += index % size * stride;
         index /= size;
     }
@@ -139,7 +140,7 @@ static reshard_status make_group(const reshard_device_mesh *of, const axes *alon
                                  reshard_group **out_group)
 {
     const reshard_mesh *mesh = of->mesh;
-    if (along->size == reshard_mesh_size(mesh)) {
+    if (along->size == mesh->size) {
         *out_group = reshard_group_retain(of->group);
         return RESHARD_OK;
     }
@@ -169,7 +170,7 @@ static reshard_status make_group(const reshard_device_mesh *of, const axes *alon
 static reshard_status make_mesh_group(reshard_device_mesh *made, reshard_group *group,
                                       int32_t *scratch)
 {
-    int32_t size = reshard_mesh_size(made->mesh);
+    int32_t size = made->mesh->size;
     bool whole = size == reshard_group_size(group);
     for (int32_t p = 0; p < size; p++) {
         scratch[p] = reshard_mesh_rank_at(made->mesh, p);
@@ -186,7 +187,7 @@ static reshard_status make_mesh_group(reshard_device_mesh *made, reshard_group *
 static reshard_status make_axis_groups(reshard_device_mesh *made, int32_t *scratch)
 {
     reshard_status status = RESHARD_OK;
-    for (int32_t a = 0; a < reshard_mesh_axis_count(made->mesh) && status == RESHARD_OK; a++) {
+    for (int32_t a = 0; a < made->mesh->axis_count && status == RESHARD_OK; a++) {
         axes along = {.size = 1};
         add_axis(&along, made->mesh, a);
         status = make_group(made, &along, scratch, &made->axis_groups[a]);
@@ -206,7 +207,7 @@ reshard_status reshard_device_mesh_create(reshard_context *context, reshard_grou
     group = c.group;
     reshard_device_mesh *made = NULL;
     int32_t *scratch = NULL;
-    size_t bytes = (size_t)reshard_mesh_size(mesh) * sizeof *scratch;
+    size_t bytes = (size_t)mesh->size * sizeof *scratch;
     rs_digest digest;
     rs_collective_ask(&c, -1, -1, -1, -1, &digest);
     digest_mesh(mesh, &digest);
@@ -253,56 +254,27 @@ reshard_status reshard_device_mesh_parse(reshard_context *context, reshard_group
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-reshard_mesh *reshard_device_mesh_mesh(const reshard_device_mesh *device_mesh)
+reshard_status reshard_device_mesh_get_info(const reshard_device_mesh *device_mesh,
+                                            reshard_device_mesh_info *out_info)
 {
-    return device_mesh->mesh;
-}
-
-int32_t reshard_device_mesh_position(const reshard_device_mesh *device_mesh)
-{
-    return device_mesh->position;
-}
-
-static bool has_axis(const reshard_device_mesh *device_mesh, int32_t axis)
-{
-    return axis >= 0 && axis < reshard_mesh_axis_count(device_mesh->mesh);
-}
-
-int32_t reshard_device_mesh_coordinate(const reshard_device_mesh *device_mesh, int32_t axis)
-{
-    return has_axis(device_mesh, axis) ? device_mesh->coordinates[axis] : -1;
-}
-
-reshard_group *reshard_device_mesh_group(const reshard_device_mesh *device_mesh)
-{
-    return device_mesh->group;
-}
-
-reshard_group *reshard_device_mesh_axis_group(const reshard_device_mesh *device_mesh, int32_t axis)
-{
-    return has_axis(device_mesh, axis) ? device_mesh->axis_groups[axis] : NULL;
+    reshard_device_mesh_info info = {.mesh = device_mesh->mesh,
+                                     .position = device_mesh->position,
+                                     .coordinates = device_mesh->coordinates,
+                                     .group = device_mesh->group,
+                                     .axis_groups = device_mesh->axis_groups};
+    return rs_report_write("device mesh info", &info, sizeof info, out_info);
 }
 
 static reshard_status find_axis(const reshard_device_mesh *device_mesh, const char *name,
                                 int32_t *out_axis)
 {
     int32_t axis =
-        name != NULL && name[0] != '\0' ? reshard_mesh_find_axis(device_mesh->mesh, name) : -1;
+        name != NULL && name[0] != '\0' ? rs_mesh_find_axis(device_mesh->mesh, name) : -1;
     if (axis < 0)
         return rs_fail(RESHARD_ERR_NOT_FOUND, "device mesh: axis \"%.50s\" does not exist",
                        name != NULL ? name : "");
     *out_axis = axis;
     return RESHARD_OK;
-}
-
-reshard_status reshard_device_mesh_size_of(const reshard_device_mesh *device_mesh, const char *name,
-                                           int32_t *out_size)
-{
-    int32_t axis = -1;
-    reshard_status status = find_axis(device_mesh, name, &axis);
-    if (status == RESHARD_OK)
-        *out_size = reshard_mesh_axis_size(device_mesh->mesh, axis);
-    return status;
 }
 
 reshard_status reshard_device_mesh_group_of(const reshard_device_mesh *device_mesh,
@@ -345,7 +317,7 @@ static reshard_status make_slice(const reshard_device_mesh *of, const axes *alon
 {
     int32_t sizes[RESHARD_AXES_MAX], position = of->position < 0 ? -1 : 0;
     for (int32_t i = 0; i < along->count; i++) {
-        sizes[i] = reshard_mesh_axis_size(of->mesh, along->axes[i]);
+        sizes[i] = of->mesh->sizes[along->axes[i]];
         if (position >= 0)
             position = position * sizes[i] + of->coordinates[along->axes[i]];
     }
@@ -378,7 +350,7 @@ reshard_status reshard_device_mesh_slice(reshard_device_mesh *of, int32_t name_c
     c.group = of->group;
     reshard_device_mesh *slice = NULL;
     int32_t *scratch = NULL;
-    size_t bytes = (size_t)reshard_mesh_size(of->mesh) * sizeof *scratch;
+    size_t bytes = (size_t)of->mesh->size * sizeof *scratch;
     axes along;
     reshard_status status = find_axes(of, name_count, names, &along);
     rs_digest digest;

@@ -2,7 +2,7 @@
 /*
  * local_shard.c - PyTorch's reshuffle_local_shard and reshard_local_shard, as plans between two
  * chunk layouts. PyTorch exchanges in two different ways for them, of which the first is right only
- * for some orders of ranks. Here both are the same plan, and differ only in what they refuse.
+ * for some orders of ranks. Here both are the same plan.
  */
 #include "base/digest.h"
 #include "base/error.h"
@@ -10,6 +10,7 @@
 #include "collective/work.h"
 #include "layout/derive.h"
 #include "layout/layout.h"
+#include "spec/spec.h"
 
 #include <reshard/pytorch.h>
 
@@ -38,7 +39,7 @@ static reshard_status make_layout(reshard_context *context, int32_t ndim, const 
     if (status == RESHARD_OK)
         status = reshard_spec_chunk(context, dim, chunks->count, chunks->ranks, &spec);
     if (status == RESHARD_OK) /* each rank passes one buffer */
-        status = rs_mesh_check_distinct(reshard_spec_mesh(spec));
+        status = rs_mesh_check_distinct(spec->mesh);
     return rs_layout_take(context, status, spec, ndim, shape, out_layout);
 }
 
@@ -54,19 +55,6 @@ reshard_status reshard_local_shard_volume(reshard_context *context, int32_t ndim
     return status;
 }
 
-static reshard_status check_same_dim(const rs_collective *c, int32_t ndim,
-                                     const reshard_chunks *from, const reshard_chunks *to)
-{
-    int32_t source_dim = 0, target_dim = 0;
-    reshard_status status = normalize_dim(ndim, from->dim, &source_dim);
-    if (status == RESHARD_OK)
-        status = normalize_dim(ndim, to->dim, &target_dim);
-    if (status == RESHARD_OK && source_dim != target_dim)
-        status = rs_fail(RESHARD_ERR_INVALID, "%s: from chunks of dimension %d to chunks of %d",
-                         c->name, source_dim, target_dim);
-    return status;
-}
-
 /* The two layouts describe the request. */
 static void ask(rs_collective *c, const reshard_layout *source_layout,
                 const reshard_layout *target_layout)
@@ -78,30 +66,6 @@ static void ask(rs_collective *c, const reshard_layout *source_layout,
     rs_digest_finish(&digest, c->asked.digest);
 }
 
-static reshard_status exchange_chunks(rs_collective *c, bool same_dim, int32_t ndim,
-                                      const int64_t *shape, const reshard_chunks *from,
-                                      const reshard_chunks *to, const void *source, void *target)
-{
-    reshard_layout *source_layout = NULL, *target_layout = NULL;
-    reshard_status status = rs_collective_choose(c);
-    if (status != RESHARD_OK)
-        return status;
-    status = make_layout(c->context, ndim, shape, from, &source_layout);
-    if (status == RESHARD_OK)
-        status = make_layout(c->context, ndim, shape, to, &target_layout);
-    status = rs_fail_within(status, "%s", c->name);
-    if (status == RESHARD_OK && same_dim)
-        status = check_same_dim(c, ndim, from, to);
-    if (status == RESHARD_OK)
-        ask(c, source_layout, target_layout);
-    reshard_work *work = NULL;
-    status = rs_collective_start(c, status, source_layout, target_layout, &source, &target, &work);
-    status = rs_work_complete(status, work);
-    reshard_layout_release(target_layout);
-    reshard_layout_release(source_layout);
-    return status;
-}
-
 reshard_status reshard_reshard_local_shard(reshard_context *context, reshard_group *group,
                                            int32_t ndim, const int64_t *shape, reshard_dtype dtype,
                                            const reshard_chunks *from, const reshard_chunks *to,
@@ -109,16 +73,20 @@ reshard_status reshard_reshard_local_shard(reshard_context *context, reshard_gro
 {
     rs_collective c = {
         .name = "reshard_local_shard", .context = context, .group = group, .dtype = dtype};
-    return exchange_chunks(&c, false, ndim, shape, from, to, source, target);
-}
-
-reshard_status reshard_reshuffle_local_shard(reshard_context *context, reshard_group *group,
-                                             int32_t ndim, const int64_t *shape,
-                                             reshard_dtype dtype, const reshard_chunks *from,
-                                             const reshard_chunks *to, const void *source,
-                                             void *target)
-{
-    rs_collective c = {
-        .name = "reshuffle_local_shard", .context = context, .group = group, .dtype = dtype};
-    return exchange_chunks(&c, true, ndim, shape, from, to, source, target);
+    reshard_layout *source_layout = NULL, *target_layout = NULL;
+    reshard_status status = rs_collective_choose(&c);
+    if (status != RESHARD_OK)
+        return status;
+    status = make_layout(context, ndim, shape, from, &source_layout);
+    if (status == RESHARD_OK)
+        status = make_layout(context, ndim, shape, to, &target_layout);
+    status = rs_fail_within(status, "%s", c.name);
+    if (status == RESHARD_OK)
+        ask(&c, source_layout, target_layout);
+    reshard_work *work = NULL;
+    status = rs_collective_start(&c, status, source_layout, target_layout, &source, &target, &work);
+    status = rs_work_complete(status, work);
+    reshard_layout_release(target_layout);
+    reshard_layout_release(source_layout);
+    return status;
 }

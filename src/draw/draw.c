@@ -87,7 +87,7 @@ reshard_status reshard_layout_draw(const reshard_layout *layout, const reshard_d
 /* Finds the two layouts of a plan that brings one whole tensor from one to the other. */
 static reshard_status find_layouts(const reshard_plan *plan, const reshard_layout **out_layouts)
 {
-    if (reshard_plan_is_adjoint(plan) || plan->link_count != 1 || plan->fill_count != 0)
+    if (plan->transposed != NULL || plan->link_count != 1 || plan->fill_count != 0)
         return rs_fail(RESHARD_ERR_UNSUPPORTED,
                        "only a plan of one link can be drawn, and no adjoint one");
     const reshard_link *link = &plan->links[0].plain;

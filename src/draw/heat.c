@@ -18,7 +18,7 @@ enum { RANKS_MAX = 1024 };
 
 reshard_status rs_heat_init(rs_heat *heat, reshard_plan *plan, int32_t count_max, rs_arena *arena)
 {
-    int32_t n = reshard_plan_rank_count(plan);
+    int32_t n = rs_plan_forward(plan)->rank_count;
     *heat = (rs_heat){.context = arena->context, .rank_count = n};
     if (n == 0 || n > RANKS_MAX)
         return RESHARD_OK;

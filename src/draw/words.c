@@ -8,6 +8,7 @@
 #include "base/context.h"
 #include "base/sort.h"
 #include "draw/picture.h"
+#include "layout/layout.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -237,7 +238,7 @@ static reshard_status note_gaps(const rs_picture *picture, rs_note_fn fn, void *
 static reshard_status note_idle(const rs_side *side, const char *prefix, rs_note_fn fn, void *user)
 {
     const reshard_layout *layout = side->layout;
-    int32_t count = reshard_layout_rank_count(layout), idle = 0;
+    int32_t count = layout->rank_count, idle = 0;
     char line[NOTE_TEXT];
     rs_text text;
     if (count > RANKS_ASKED_MAX)

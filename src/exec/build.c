@@ -19,6 +19,8 @@
 #include "base/shape.h"
 #include "base/sort.h"
 #include "exec/exec.h"
+#include "layout/layout.h"
+#include "plan/plan.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -307,7 +309,7 @@ static int32_t find_decider(const builder *b, int32_t link)
 {
     reshard_stage_link shown = rs_plan_stage_link(b->exec->plan, b->stage, link);
     if (shown.source < 0 || shown.source_dtype != shown.target_dtype ||
-        reshard_layout_rank_count(shown.target_layout) == 0)
+        shown.target_layout->rank_count == 0)
         return -1;
     return reshard_layout_rank_at(shown.target_layout, 0);
 }
@@ -572,7 +574,7 @@ static bool is_one_run(const rs_operation *o)
 void rs_exec_find_alias(reshard_exec *exec)
 {
     int64_t first = exec->slot_first[exec->source_count + exec->target_count];
-    if (exec->stage_count < 2 || reshard_plan_is_adjoint(exec->plan))
+    if (exec->stage_count < 2 || exec->plan->transposed != NULL)
         return;
     const rs_exec_stage *last = &exec->stages[exec->stage_count - 1];
     for (int64_t i = 0; i < last->keep_count && exec->alias.keep == NULL; i++) {

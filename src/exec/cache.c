@@ -12,6 +12,7 @@
 #include "exec/exec.h"
 #include "layout/derive.h"
 #include "layout/layout.h"
+#include "spec/spec.h"
 #include "transport/group.h"
 
 #include <string.h>

@@ -8,6 +8,7 @@
 #include "base/dtype.h"
 #include "base/error.h"
 #include "base/options.h"
+#include "plan/plan.h"
 #include "transport/agree.h"
 #include "transport/group.h"
 
@@ -21,7 +22,7 @@
 const reshard_layout *rs_exec_layout(const reshard_exec *exec, int32_t index)
 {
     const reshard_plan *forward = rs_plan_forward(exec->plan);
-    bool adjoint = reshard_plan_is_adjoint(exec->plan);
+    bool adjoint = exec->plan->transposed != NULL;
     if (index < exec->source_count)
         return adjoint ? forward->targets[index].layout : forward->sources[index].layout;
     index -= exec->source_count;
@@ -54,7 +55,7 @@ rs_exec_addresses *rs_exec_make_addresses(reshard_exec *exec)
 static void measure_slots(reshard_exec *exec)
 {
     const reshard_plan *forward = rs_plan_forward(exec->plan);
-    bool adjoint = reshard_plan_is_adjoint(exec->plan);
+    bool adjoint = exec->plan->transposed != NULL;
     for (int32_t i = 0; i < exec->source_count + exec->target_count; i++) {
         bool source = i < exec->source_count;
         const reshard_plan_tensor *tensors =
@@ -185,10 +186,10 @@ static reshard_status make_empty(reshard_context *context, reshard_plan *plan, r
                                  reshard_trace *trace, reshard_exec **out_exec)
 {
     const reshard_plan *forward = rs_plan_forward(plan);
-    bool adjoint = reshard_plan_is_adjoint(plan);
-    if (reshard_plan_rank_count(plan) > reshard_group_size(group))
+    bool adjoint = plan->transposed != NULL;
+    if (forward->rank_count > reshard_group_size(group))
         return rs_fail(RESHARD_ERR_RANGE, "exec: the plan has rank %d, the group only %d ranks",
-                       reshard_plan_rank_count(plan) - 1, reshard_group_size(group));
+                       forward->rank_count - 1, reshard_group_size(group));
     reshard_exec *exec = rs_allocate_zeroed(context, sizeof *exec);
     if (exec == NULL)
         return rs_allocation_status();
@@ -214,7 +215,7 @@ static reshard_status agree_on_plan(reshard_exec *exec, reshard_group *group, re
     uint64_t numbers[RS_AGREE_NUMBERS] = {(uint64_t)group->root->last_channel,
                                           options->messages_only != 0, options->verify != 0};
     if (status == RESHARD_OK)
-        reshard_plan_digest(exec->plan, claim.digest);
+        rs_plan_digest(exec->plan, claim.digest);
     status = rs_group_agree_on(group, status, &claim, numbers);
     if (status != RESHARD_OK)
         return status;

@@ -16,6 +16,7 @@
  */
 #include "base/dtype.h"
 #include "exec/exec.h"
+#include "plan/plan.h"
 
 #include <assert.h>
 #include <string.h>
@@ -149,7 +150,7 @@ reshard_status rs_stage_begin(reshard_exec *exec)
     rs_exec_stage *stage = &exec->stages[exec->stage];
     exec->ready_count = exec->done_count = 0;
     exec->entered = exec->copied = false;
-    if (reshard_plan_is_adjoint(exec->plan))
+    if (exec->plan->transposed != NULL)
         clear_targets(exec);
     exec->addresses->shared = find_shared(exec);
     reshard_status status = stage->near_count != 0 ? tell_all_ready(exec, stage) : RESHARD_OK;

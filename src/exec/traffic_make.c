@@ -6,6 +6,7 @@
 #include "base/checked.h"
 #include "base/context.h"
 #include "exec/exec.h"
+#include "plan/plan.h"
 
 #include <string.h>
 
@@ -122,7 +123,7 @@ reshard_status rs_traffic_create(reshard_exec *exec)
     if (exec->traffic == NULL)
         return rs_allocation_status();
     size_t most = rs_group_message_bytes_max(exec->group);
-    exec->traffic->segment_bytes = reshard_plan_segment_bytes(exec->plan);
+    exec->traffic->segment_bytes = rs_plan_forward(exec->plan)->segment_bytes;
     if (exec->traffic->segment_bytes > most)
         exec->traffic->segment_bytes = most;
     return RESHARD_OK;

@@ -21,6 +21,7 @@
 #include "exec/exec.h"
 #include "kernel/cast.h"
 #include "plan/link.h"
+#include "plan/plan.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -70,7 +71,7 @@ reshard_status rs_verify_create(reshard_exec *exec, rs_verify **out_verify)
     if (v == NULL)
         return rs_allocation_status();
     v->exec = exec;
-    v->plan = reshard_plan_is_adjoint(exec->plan) ? NULL : exec->plan;
+    v->plan = exec->plan->transposed != NULL ? NULL : exec->plan;
     v->rank = reshard_group_rank(exec->group);
     v->size = reshard_group_size(exec->group);
     size_t ranks = (size_t)(v->rank == 0 ? v->size : 2);

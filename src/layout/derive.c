@@ -3,6 +3,7 @@
 
 #include "base/context.h"
 #include "layout/layout.h"
+#include "spec/spec.h"
 
 #include <string.h>
 
@@ -81,13 +82,13 @@ reshard_status rs_layout_clone(reshard_context *context, const reshard_layout *l
 reshard_status rs_layout_replace_partial(reshard_layout *layout, const reshard_placement *placement,
                                          reshard_layout **out_layout)
 {
-    const reshard_spec *spec = reshard_layout_spec(layout);
+    const reshard_spec *spec = layout->spec;
     reshard_cut cuts[RESHARD_AXES_MAX];
     reshard_spec *made = NULL;
-    int32_t count = reshard_spec_cut_count(spec);
+    int32_t count = spec->cut_count;
     bool partial = false;
     for (int32_t i = 0; i < count; i++) {
-        cuts[i] = *reshard_spec_cut(spec, i);
+        cuts[i] = spec->cuts[i];
         if (cuts[i].placement.kind == RESHARD_PARTIAL) {
             cuts[i].placement = *placement;
             partial = true;
@@ -97,8 +98,7 @@ reshard_status rs_layout_replace_partial(reshard_layout *layout, const reshard_p
         *out_layout = reshard_layout_retain(layout);
         return RESHARD_OK;
     }
-    reshard_status status = reshard_spec_create(
-        layout->context, (reshard_mesh *)reshard_spec_mesh(spec), count, cuts, &made);
+    reshard_status status = reshard_spec_create(layout->context, spec->mesh, count, cuts, &made);
     return rs_layout_take(layout->context, status, made, layout->ndim, layout->shape, out_layout);
 }
 
@@ -109,14 +109,14 @@ reshard_reduction rs_layout_reduction(const reshard_layout *layout)
 
 int32_t rs_layout_list_axes(const reshard_layout *layout, int32_t out_axes[RESHARD_AXES_MAX])
 {
-    const reshard_spec *spec = reshard_layout_spec(layout);
-    const reshard_mesh *mesh = reshard_spec_mesh(spec);
+    const reshard_spec *spec = layout->spec;
+    const reshard_mesh *mesh = spec->mesh;
     int32_t count = 0;
-    if (reshard_spec_get_kind(spec) != RESHARD_SPEC_CUTS)
+    if (spec->kind != RESHARD_SPEC_CUTS)
         return -1;
-    for (int32_t i = 0; i < reshard_spec_cut_count(spec); i++) {
-        const reshard_cut *cut = reshard_spec_cut(spec, i);
-        if (cut->placement.kind != RESHARD_REPLICATE && reshard_mesh_axis_size(mesh, cut->axis) > 1)
+    for (int32_t i = 0; i < spec->cut_count; i++) {
+        const reshard_cut *cut = &spec->cuts[i];
+        if (cut->placement.kind != RESHARD_REPLICATE && mesh->sizes[cut->axis] > 1)
             out_axes[count++] = cut->axis;
     }
     return count;
@@ -142,8 +142,7 @@ rs_layout_words rs_layout_describe(const reshard_layout *layout)
 {
     rs_layout_words words;
     size_t length = 0;
-    if (reshard_spec_text(reshard_layout_spec(layout), words.text, sizeof words.text, &length) !=
-        RESHARD_OK)
+    if (reshard_spec_text(layout->spec, words.text, sizeof words.text, &length) != RESHARD_OK)
         (void)strcpy(words.text, "a callback's");
     return words;
 }

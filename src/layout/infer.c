@@ -58,7 +58,7 @@ static reshard_status prove(reshard_spec *spec, const reshard_layout *wanted, bo
     if (status != RESHARD_OK)
         return status == RESHARD_ERR_NO_MEMORY || status == RESHARD_ERR_MEMORY_LIMIT ? status
                                                                                      : RESHARD_OK;
-    bool same = reshard_layout_rank_count(layout) == wanted->shard_count;
+    bool same = layout->rank_count == wanted->shard_count;
     for (int64_t i = 0; i < wanted->shard_count && same && status == RESHARD_OK; i++) {
         const reshard_shard *shard = &wanted->shards[i];
         reshard_shards *shards = NULL;

@@ -6,6 +6,7 @@
 #include "base/context.h"
 #include "base/digest.h"
 #include "base/error.h"
+#include "base/options.h"
 #include "base/shape.h"
 #include "base/sort.h"
 #include "text/text.h"
@@ -355,24 +356,13 @@ void reshard_layout_release(reshard_layout *layout)
 
 /* ---- queries --------------------------------------------------------------------------------- */
 
-int32_t reshard_layout_ndim(const reshard_layout *layout)
+reshard_status reshard_layout_get_info(const reshard_layout *layout, reshard_layout_info *out_info)
 {
-    return layout->ndim;
-}
-
-const int64_t *reshard_layout_shape(const reshard_layout *layout)
-{
-    return layout->shape;
-}
-
-reshard_spec *reshard_layout_spec(const reshard_layout *layout)
-{
-    return layout->spec;
-}
-
-int32_t reshard_layout_rank_count(const reshard_layout *layout)
-{
-    return layout->rank_count;
+    reshard_layout_info info = {.ndim = layout->ndim,
+                                .shape = layout->shape,
+                                .spec = layout->spec,
+                                .rank_count = layout->rank_count};
+    return rs_report_write("layout info", &info, sizeof info, out_info);
 }
 
 int32_t reshard_layout_rank_at(const reshard_layout *layout, int32_t index)
@@ -386,7 +376,7 @@ int32_t reshard_layout_rank_at(const reshard_layout *layout, int32_t index)
 
 int32_t rs_layout_rank_max(const reshard_layout *layout)
 {
-    return reshard_layout_rank_at(layout, reshard_layout_rank_count(layout) - 1);
+    return reshard_layout_rank_at(layout, layout->rank_count - 1);
 }
 
 bool rs_layout_same(const reshard_layout *a, const reshard_layout *b)

@@ -8,6 +8,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "layout/layout.h"
+#include "spec/spec.h"
 
 #include <reshard/pytorch.h>
 
@@ -58,11 +59,11 @@ reshard_status reshard_build_metadata(reshard_context *context, int32_t ndim, co
     reshard_shards *shards = NULL;
     reshard_status status = reshard_spec_chunk(context, dim, count, ranks, &spec);
     if (status == RESHARD_OK) /* a rank has only one entry */
-        status = rs_mesh_check_distinct(reshard_spec_mesh(spec));
+        status = rs_mesh_check_distinct(spec->mesh);
     if (status == RESHARD_OK)
         status = reshard_layout_create(context, spec, ndim, shape, &layout);
     if (status == RESHARD_OK)
-        status = reshard_layout_all_shards(layout, &shards);
+        status = reshard_layout_shards(layout, RESHARD_ALL_RANKS, &shards);
     if (status == RESHARD_OK) {
         for (int32_t i = 0; i < count; i++)
             out_order[i] = ranks != NULL ? ranks[i] : i;

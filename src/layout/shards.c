@@ -14,7 +14,7 @@
 reshard_status rs_regular_shards(const reshard_layout *layout, rs_arena *arena,
                                  reshard_shard **out_shards, int64_t *out_count)
 {
-    int32_t size = reshard_layout_rank_count(layout);
+    int32_t size = layout->rank_count;
     if (size > RS_PIECES_LISTED_MAX)
         return rs_fail(RESHARD_ERR_RANGE, "%d ranks have shards; at most %" PRId64 " can be listed",
                        size, RS_PIECES_LISTED_MAX);
@@ -102,13 +102,24 @@ static reshard_status fill_rank(const reshard_layout *layout, int32_t rank, int6
     return copy_listed(layout, first, end - first, list);
 }
 
-static reshard_status list_rank(const reshard_layout *layout, int32_t rank, int64_t piece_max,
-                                reshard_shards **out_shards)
+static reshard_status fill_all(const reshard_layout *layout, shard_list *list)
+{
+    if (layout->listed)
+        return copy_listed(layout, 0, layout->shard_count, list);
+    reshard_shard *shards = NULL;
+    reshard_status status = rs_regular_shards(layout, &list->arena, &shards, &list->shown.count);
+    list->shown.items = shards;
+    return status;
+}
+
+static reshard_status list_shards(const reshard_layout *layout, int32_t rank, int64_t piece_max,
+                                  reshard_shards **out_shards)
 {
     shard_list *list = new_list(layout->context);
     if (list == NULL)
         return rs_allocation_status();
-    reshard_status status = fill_rank(layout, rank, piece_max, list);
+    reshard_status status = rank == RESHARD_ALL_RANKS ? fill_all(layout, list)
+                                                      : fill_rank(layout, rank, piece_max, list);
     if (status != RESHARD_OK) {
         reshard_shards_destroy(&list->shown);
         return status;
@@ -120,36 +131,17 @@ static reshard_status list_rank(const reshard_layout *layout, int32_t rank, int6
 reshard_status reshard_layout_shards(const reshard_layout *layout, int32_t rank,
                                      reshard_shards **out_shards)
 {
-    return list_rank(layout, rank, INT64_MAX, out_shards);
+    return list_shards(layout, rank, INT64_MAX, out_shards);
 }
 
 reshard_status reshard_layout_shards_head(const reshard_layout *layout, int32_t rank,
                                           int64_t piece_max, int64_t *out_piece_count,
                                           reshard_shards **out_shards)
 {
-    reshard_status status = list_rank(layout, rank, piece_max, out_shards);
+    if (rank == RESHARD_ALL_RANKS)
+        return rs_fail(RESHARD_ERR_INVALID, "the first pieces of all ranks; choose one rank");
+    reshard_status status = list_shards(layout, rank, piece_max, out_shards);
     if (status == RESHARD_OK)
         *out_piece_count = rs_layout_piece_estimate(layout, rank);
     return status;
-}
-
-reshard_status reshard_layout_all_shards(const reshard_layout *layout, reshard_shards **out_shards)
-{
-    shard_list *list = new_list(layout->context);
-    if (list == NULL)
-        return rs_allocation_status();
-    reshard_status status;
-    if (layout->listed) {
-        status = copy_listed(layout, 0, layout->shard_count, list);
-    } else {
-        reshard_shard *shards = NULL;
-        status = rs_regular_shards(layout, &list->arena, &shards, &list->shown.count);
-        list->shown.items = shards;
-    }
-    if (status != RESHARD_OK) {
-        reshard_shards_destroy(&list->shown);
-        return status;
-    }
-    *out_shards = &list->shown;
-    return RESHARD_OK;
 }

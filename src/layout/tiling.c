@@ -105,8 +105,8 @@ static reshard_status check_boxes(int64_t index, const reshard_shard *shard, int
     return RESHARD_OK;
 }
 
-reshard_status reshard_shards_check_overlap(reshard_context *context, int64_t count,
-                                            const reshard_shard *shards)
+static reshard_status check_overlap(reshard_context *context, int64_t count,
+                                    const reshard_shard *shards)
 {
     int64_t first = 0; /* shard with pieces */
     while (first < count && shards[first].piece_count == 0)
@@ -136,10 +136,11 @@ int64_t rs_tiling_volume(int32_t ndim, int64_t count, const reshard_shard *shard
     return volume;
 }
 
-reshard_status reshard_shards_check_tiling(reshard_context *context, int32_t ndim,
-                                           const int64_t *shape, int64_t count,
-                                           const reshard_shard *shards)
+reshard_status reshard_shards_check(reshard_context *context, int32_t ndim, const int64_t *shape,
+                                    int64_t count, const reshard_shard *shards)
 {
+    if (shape == NULL)
+        return check_overlap(context, count, shards);
     if (count < 1)
         return rs_fail(RESHARD_ERR_INVALID, "no shards are given");
     reshard_status status = rs_shape_check(ndim, shape);

@@ -23,11 +23,6 @@ static reshard_value fail_value(reshard_status status)
     return failed;
 }
 
-reshard_value reshard_value_nothing(void)
-{
-    return (reshard_value){.kind = RESHARD_VALUE_NOTHING};
-}
-
 reshard_value reshard_value_of(reshard_tensor *tensor)
 {
     return tensor != NULL ? (reshard_value){.kind = RESHARD_VALUE_TENSOR, .tensor = tensor}

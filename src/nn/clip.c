@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "layout/layout.h"
 #include "nn/optimizer.h"
+#include "spec/spec.h"
 #include "tensor/core/distribution.h"
 #include "tensor/dist/spread.h"
 #include "transport/group.h"
@@ -22,16 +23,16 @@ enum { LANES = 8 };
 static reshard_status counts_here(const reshard_tensor *parameter, bool *out_counts)
 {
     const reshard_layout *layout = parameter->distribution->layout;
-    const reshard_spec *spec = reshard_layout_spec(layout);
-    const reshard_mesh *mesh = reshard_spec_mesh(spec);
+    const reshard_spec *spec = layout->spec;
+    const reshard_mesh *mesh = spec->mesh;
     int32_t coordinates[RESHARD_AXES_MAX];
     int32_t rank = reshard_group_rank(rs_distributed_group(parameter));
     bool cut[RESHARD_AXES_MAX] = {false}, shared = false;
     *out_counts = true;
-    if (reshard_spec_get_kind(spec) == RESHARD_SPEC_BOXES)
+    if (spec->kind == RESHARD_SPEC_BOXES)
         return RESHARD_OK;
-    for (int32_t i = 0; i < reshard_spec_cut_count(spec); i++) {
-        const reshard_cut *c = reshard_spec_cut(spec, i);
+    for (int32_t i = 0; i < spec->cut_count; i++) {
+        const reshard_cut *c = &spec->cuts[i];
         cut[c->axis] = c->placement.kind == RESHARD_SHARD;
         shared = shared ||
                  (c->placement.kind == RESHARD_SHARD &&
@@ -43,7 +44,7 @@ static reshard_status counts_here(const reshard_tensor *parameter, bool *out_cou
                        rs_tensor_describe_layout(parameter).text);
     if (!rs_layout_coordinates(layout, rank, coordinates))
         return RESHARD_OK; /* this rank has no shards either */
-    for (int32_t axis = 0; axis < reshard_mesh_axis_count(mesh); axis++)
+    for (int32_t axis = 0; axis < mesh->axis_count; axis++)
         *out_counts = *out_counts && (cut[axis] || coordinates[axis] == 0);
     return RESHARD_OK;
 }
@@ -74,7 +75,7 @@ static reshard_status scale_gradient(const reshard_optimizer *o, reshard_tensor 
                                      double factor)
 {
     reshard_tensor *g = *place, *copy = NULL;
-    bool sole = reshard_tensor_is_contiguous(g) && atomic_load(&g->references) == 1 &&
+    bool sole = rs_tensor_is_contiguous(g) && atomic_load(&g->references) == 1 &&
                 atomic_load(&g->storage->references) == 1;
     if (!sole) {
         reshard_status status = rs_tensor_make(o->context, g->dtype, g->ndim, g->shape, &copy);

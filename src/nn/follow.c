@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "layout/layout.h"
+#include "spec/spec.h"
 #include "tensor/bag/bag.h"
 #include "tensor/core/scope.h"
 #include "tensor/dist/lift.h"
@@ -32,7 +33,7 @@ typedef struct joint {
 /* The mesh of a tensor; NULL if it has none, or one that names a rank twice. */
 static const reshard_mesh *mesh_of(const reshard_tensor *tensor)
 {
-    const reshard_mesh *mesh = reshard_spec_mesh(reshard_layout_spec(tensor->distribution->layout));
+    const reshard_mesh *mesh = tensor->distribution->layout->spec->mesh;
     return mesh != NULL && !mesh->repeated ? mesh : NULL;
 }
 
@@ -42,7 +43,7 @@ static reshard_tensor *bring(reshard_tensor *tensor, const rs_axes *axes)
     reshard_status status = rs_axes_layout(axes, tensor->ndim, tensor->shape, &layout);
     if (status != RESHARD_OK)
         return rs_scope_fail(status);
-    reshard_tensor *made = reshard_tensor_redistribute(tensor, reshard_layout_spec(layout), NULL);
+    reshard_tensor *made = reshard_tensor_redistribute(tensor, layout->spec, NULL);
     reshard_layout_release(layout);
     return made;
 }
@@ -55,7 +56,7 @@ static reshard_tensor *replicate(reshard_tensor *tensor)
         rs_layout_replicated(rs_scope_context(), tensor, tensor->ndim, tensor->shape, &layout);
     if (status != RESHARD_OK)
         return rs_scope_fail(status);
-    reshard_tensor *made = reshard_tensor_redistribute(tensor, reshard_layout_spec(layout), NULL);
+    reshard_tensor *made = reshard_tensor_redistribute(tensor, layout->spec, NULL);
     reshard_layout_release(layout);
     return made;
 }
@@ -194,8 +195,8 @@ bool rs_follow_bag(reshard_tensor **tensors)
         append_cuts(&j.wanted[RS_BAG_WEIGHT], weight, d, d, NULL);
     append_cuts(&j.wanted[RS_BAG_INDICES], indices, 0, 0, weight);
     append_cuts(&j.wanted[RS_BAG_SIZES], &j.now[RS_BAG_SIZES], 0, 0, weight);
-    for (int32_t axis = 0;
-         tensors[RS_BAG_SIZES] != NULL && axis < reshard_mesh_axis_count(weight->mesh); axis++) {
+    for (int32_t axis = 0; tensors[RS_BAG_SIZES] != NULL && axis < weight->mesh->axis_count;
+         axis++) {
         if (is_cut(&j.wanted[RS_BAG_INDICES], axis) == is_cut(&j.wanted[RS_BAG_SIZES], axis))
             continue;
         rs_axes_set(&j.wanted[RS_BAG_INDICES], axis,
@@ -214,7 +215,8 @@ static reshard_status find_whole_heads(const reshard_tensor *q, int64_t head, bo
 {
     reshard_shards *shards = NULL;
     bool whole = !q->distribution->layout->partial;
-    reshard_status status = reshard_layout_all_shards(q->distribution->layout, &shards);
+    reshard_status status =
+        reshard_layout_shards(q->distribution->layout, RESHARD_ALL_RANKS, &shards);
     for (int64_t i = 0; status == RESHARD_OK && i < shards->count; i++) {
         for (int64_t k = 0; k < shards->items[i].piece_count && whole; k++) {
             const reshard_box *box = &shards->items[i].pieces[k].box;

@@ -158,7 +158,7 @@ static void count_packed(state *s, const reshard_tensor *tensor, reshard_packed 
         s->counts.other_bytes += rs_tensor_bytes(tensor);
         return;
     }
-    size_t bytes = reshard_packed_bytes(p);
+    size_t bytes = rs_packed_bytes(p);
     s->counts.packed++;
     s->counts.whole_bytes += rs_tensor_bytes(tensor);
     s->counts.chunk_bytes += bytes;
@@ -262,7 +262,7 @@ static reshard_status mark_varying(const reshard_module *module,
     reshard_status status = RESHARD_OK;
     for (int32_t i = 0; i < options->varying_count && status == RESHARD_OK; i++) {
         reshard_tensor *tensor = NULL;
-        status = reshard_module_find_parameter(module, options->varying[i], &tensor);
+        status = rs_module_find_parameter(module, options->varying[i], &tensor);
         if (status == RESHARD_OK && mark && tensor != NULL)
             tensor->sameness = RS_SAME_NO;
     }
@@ -301,7 +301,7 @@ reshard_status reshard_module_input_reshard(reshard_module *module, reshard_devi
     atomic_init(&s->references, 1);
     s->context = module->context;
     s->mesh = reshard_device_mesh_retain(mesh);
-    s->way = (rs_pack_way){reshard_device_mesh_group(mesh), dim, options.verify != 0};
+    s->way = rs_pack_way_over(mesh, dim, options.verify != 0);
     s->select = options.select;
     s->user = options.user;
     rs_hook_entry entry = {

@@ -150,8 +150,8 @@ reshard_status rs_module_finish(reshard_status status, reshard_module *module,
 static reshard_value forward_linear(reshard_module *module, void *user, reshard_value input)
 {
     (void)user;
-    reshard_tensor *t[] = {reshard_value_tensor(input), reshard_module_parameter(module, "weight"),
-                           reshard_module_parameter(module, "bias")};
+    reshard_tensor *t[] = {reshard_value_tensor(input), reshard_module_tensor(module, "weight"),
+                           reshard_module_tensor(module, "bias")};
     if (t[0] == NULL || !rs_follow_linear(t))
         return reshard_value_of(NULL);
     return reshard_value_of(reshard_linear(t[0], t[1], t[2]));
@@ -187,7 +187,7 @@ reshard_status reshard_linear_create(reshard_context *context, int64_t inputs, i
 static reshard_value forward_embedding(reshard_module *module, void *user, reshard_value input)
 {
     (void)user;
-    reshard_tensor *t[] = {reshard_module_parameter(module, "weight"), reshard_value_tensor(input)};
+    reshard_tensor *t[] = {reshard_module_tensor(module, "weight"), reshard_value_tensor(input)};
     if (t[1] == NULL || !rs_follow_embedding(t))
         return reshard_value_of(NULL);
     return reshard_value_of(reshard_embedding(t[0], t[1]));
@@ -234,7 +234,7 @@ static bool take_item(reshard_value list, int32_t index, reshard_tensor **out_te
 static reshard_value forward_bag(reshard_module *module, void *user, reshard_value input)
 {
     reshard_embedding_bag_options o;
-    reshard_tensor *weight = reshard_module_parameter(module, "weight"), *offsets = NULL;
+    reshard_tensor *weight = reshard_module_tensor(module, "weight"), *offsets = NULL;
     rs_bag bag;
     if (weight == NULL || weight->ndim != 2)
         return reshard_value_of(rs_scope_fail(
@@ -287,8 +287,8 @@ typedef struct norm {
 static reshard_value forward_layernorm(reshard_module *module, void *user, reshard_value input)
 {
     const norm *n = user;
-    reshard_tensor *t[] = {reshard_value_tensor(input), reshard_module_parameter(module, "weight"),
-                           reshard_module_parameter(module, "bias")};
+    reshard_tensor *t[] = {reshard_value_tensor(input), reshard_module_tensor(module, "weight"),
+                           reshard_module_tensor(module, "bias")};
     if (t[0] == NULL || !rs_follow_norm(t))
         return reshard_value_of(NULL);
     return reshard_value_of(reshard_layernorm(t[0], t[1], t[2], n->epsilon));
@@ -297,7 +297,7 @@ static reshard_value forward_layernorm(reshard_module *module, void *user, resha
 static reshard_value forward_rmsnorm(reshard_module *module, void *user, reshard_value input)
 {
     const norm *n = user;
-    reshard_tensor *t[] = {reshard_value_tensor(input), reshard_module_parameter(module, "weight"),
+    reshard_tensor *t[] = {reshard_value_tensor(input), reshard_module_tensor(module, "weight"),
                            NULL};
     if (t[0] == NULL || !rs_follow_norm(t))
         return reshard_value_of(NULL);
@@ -387,8 +387,9 @@ static reshard_value forward_sequential(reshard_module *module, void *user, resh
 {
     (void)user;
     reshard_value value = input;
-    for (int32_t i = 0; i < reshard_module_child_count(module); i++)
-        value = reshard_module_call(reshard_module_child(module, i), value);
+    reshard_module *child = NULL;
+    for (int32_t i = 0; (child = reshard_module_child(module, i, NULL)) != NULL; i++)
+        value = reshard_module_call(child, value);
     return value;
 }
 

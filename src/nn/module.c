@@ -217,77 +217,52 @@ reshard_status reshard_module_find(reshard_module *module, const char *path,
     return RESHARD_OK;
 }
 
+/* Finds a parameter or, if only_parameters is not set, a buffer. */
 static reshard_status find_tensor(const reshard_module *module, const char *path,
-                                  rs_holding_kind kind, reshard_tensor **out_tensor)
+                                  bool only_parameters, reshard_tensor **out_tensor)
 {
-    static const char *const words[] = {"a module", "a parameter", "a buffer"};
     rs_holding *holding = NULL;
     reshard_status status = rs_module_find_holding(module, path, &holding);
     if (status != RESHARD_OK)
         return status;
-    if (holding->kind != kind)
-        return rs_fail(RESHARD_ERR_NOT_FOUND, "path \"%s\" leads to %s, not to %s", path,
-                       words[holding->kind], words[kind]);
+    if (holding->child != NULL || (only_parameters && holding->kind == RS_HOLDING_BUFFER))
+        return rs_fail(RESHARD_ERR_NOT_FOUND, "path \"%s\" leads to %s, not to a %s", path,
+                       holding->child != NULL ? "a module" : "a buffer",
+                       only_parameters ? "parameter" : "tensor");
     *out_tensor = holding->tensor;
     return RESHARD_OK;
 }
 
-reshard_status reshard_module_find_parameter(const reshard_module *module, const char *path,
-                                             reshard_tensor **out_tensor)
+reshard_status rs_module_find_parameter(const reshard_module *module, const char *path,
+                                        reshard_tensor **out_tensor)
 {
-    return find_tensor(module, path, RS_HOLDING_PARAMETER, out_tensor);
+    return find_tensor(module, path, true, out_tensor);
 }
 
-reshard_status reshard_module_find_buffer(const reshard_module *module, const char *path,
+reshard_status reshard_module_find_tensor(const reshard_module *module, const char *path,
                                           reshard_tensor **out_tensor)
 {
-    return find_tensor(module, path, RS_HOLDING_BUFFER, out_tensor);
+    return find_tensor(module, path, false, out_tensor);
 }
 
-static reshard_tensor *tensor_of(const reshard_module *module, const char *name,
-                                 rs_holding_kind kind)
+reshard_tensor *reshard_module_tensor(const reshard_module *module, const char *name)
 {
     const rs_holding *holding = rs_module_holding(module, name, strlen(name));
-    return holding != NULL && holding->kind == kind ? holding->tensor : NULL;
+    return holding != NULL ? holding->tensor : NULL;
 }
 
-reshard_tensor *reshard_module_parameter(const reshard_module *module, const char *name)
-{
-    return tensor_of(module, name, RS_HOLDING_PARAMETER);
-}
-
-reshard_tensor *reshard_module_buffer(const reshard_module *module, const char *name)
-{
-    return tensor_of(module, name, RS_HOLDING_BUFFER);
-}
-
-static const rs_holding *child_holding(const reshard_module *module, int32_t index)
+reshard_module *reshard_module_child(const reshard_module *module, int32_t index,
+                                     const char **out_name)
 {
     for (int64_t i = 0; i < module->holding_count; i++) {
-        if (module->holdings[i].child != NULL && index-- == 0)
-            return &module->holdings[i];
+        const rs_holding *holding = &module->holdings[i];
+        if (holding->child != NULL && index-- == 0) {
+            if (out_name != NULL)
+                *out_name = holding->name;
+            return holding->child;
+        }
     }
     return NULL;
-}
-
-int32_t reshard_module_child_count(const reshard_module *module)
-{
-    int32_t count = 0;
-    for (int64_t i = 0; i < module->holding_count; i++)
-        count += module->holdings[i].child != NULL;
-    return count;
-}
-
-reshard_module *reshard_module_child(const reshard_module *module, int32_t index)
-{
-    const rs_holding *holding = child_holding(module, index);
-    return holding != NULL ? holding->child : NULL;
-}
-
-const char *reshard_module_child_name(const reshard_module *module, int32_t index)
-{
-    const rs_holding *holding = child_holding(module, index);
-    return holding != NULL ? holding->name : NULL;
 }
 
 /* ---- replacing ------------------------------------------------------------------------------- */
@@ -334,7 +309,7 @@ reshard_status reshard_module_replace_parameter(reshard_module *module, const ch
 {
     reshard_tensor *old = NULL;
     rs_holding *holding = NULL;
-    reshard_status status = reshard_module_find_parameter(module, path, &old);
+    reshard_status status = rs_module_find_parameter(module, path, &old);
     if (status == RESHARD_OK)
         status = rs_module_find_holding(module, path, &holding);
     if (status != RESHARD_OK)

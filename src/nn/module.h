@@ -90,6 +90,9 @@ struct reshard_module {
 
 /* Finds the holding of this name in this module; NULL if there is none. */
 rs_holding *rs_module_holding(const reshard_module *module, const char *name, size_t length);
+/* Finds a parameter by path. Errors: NOT_FOUND. */
+reshard_status rs_module_find_parameter(const reshard_module *module, const char *path,
+                                        reshard_tensor **out_tensor);
 /* Finds the holding at a path, which must not be "". Errors: NOT_FOUND. */
 reshard_status rs_module_find_holding(const reshard_module *module, const char *path,
                                       rs_holding **out_holding);

@@ -8,8 +8,10 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "base/options.h"
+#include "layout/layout.h"
 #include "nn/module.h"
 #include "nn/sharding.h"
+#include "spec/spec.h"
 #include "tensor/core/distribution.h"
 #include "tensor/core/scope.h"
 #include "transport/group.h"
@@ -72,9 +74,9 @@ reshard_status rs_value_change(reshard_value *value, rs_change_fn fn, const void
 
 bool rs_spec_needs_dims(const reshard_spec *spec)
 {
-    bool needs = reshard_spec_get_kind(spec) != RESHARD_SPEC_CUTS;
-    for (int32_t i = 0; i < reshard_spec_cut_count(spec); i++) {
-        const reshard_placement *p = &reshard_spec_cut(spec, i)->placement;
+    bool needs = spec->kind != RESHARD_SPEC_CUTS;
+    for (int32_t i = 0; i < spec->cut_count; i++) {
+        const reshard_placement *p = &spec->cuts[i].placement;
         needs = needs || (p->kind == RESHARD_SHARD && p->dim != RESHARD_DIM_FLAT);
     }
     return needs;
@@ -122,10 +124,10 @@ reshard_status reshard_module_reshard_output(reshard_module *module, reshard_spe
 /* The one dim that is cut; -1 if no dim is, or more than one. */
 static int32_t find_cut_dim(const reshard_tensor *tensor)
 {
-    const reshard_spec *spec = reshard_layout_spec(tensor->distribution->layout);
+    const reshard_spec *spec = tensor->distribution->layout->spec;
     int32_t found = -1;
-    for (int32_t i = 0; i < reshard_spec_cut_count(spec); i++) {
-        const reshard_placement *p = &reshard_spec_cut(spec, i)->placement;
+    for (int32_t i = 0; i < spec->cut_count; i++) {
+        const reshard_placement *p = &spec->cuts[i].placement;
         if (p->kind != RESHARD_SHARD || p->dim == RESHARD_DIM_FLAT)
             continue;
         int32_t dim = p->dim < 0 ? p->dim + tensor->ndim : p->dim;
@@ -143,8 +145,8 @@ static reshard_status is_single(const reshard_tensor *tensor, int32_t dim, bool 
     const reshard_layout *layout = tensor->distribution->layout;
     int32_t size = reshard_group_size(rs_distributed_group(tensor));
     reshard_shards *shards = NULL;
-    reshard_status status = reshard_layout_all_shards(layout, &shards);
-    *out_single = tensor->ndim > 1 || reshard_layout_rank_count(layout) == size;
+    reshard_status status = reshard_layout_shards(layout, RESHARD_ALL_RANKS, &shards);
+    *out_single = tensor->ndim > 1 || layout->rank_count == size;
     for (int64_t i = 0; status == RESHARD_OK && i < shards->count; i++)
         *out_single = *out_single && shards->items[i].shape[dim] == 1;
     reshard_shards_destroy(shards);

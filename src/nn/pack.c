@@ -29,7 +29,7 @@ reshard_packed *rs_packed_retain(reshard_packed *packed)
     return packed;
 }
 
-size_t reshard_packed_bytes(const reshard_packed *packed)
+size_t rs_packed_bytes(const reshard_packed *packed)
 {
     return rs_tensor_bytes(packed->kept);
 }
@@ -43,7 +43,7 @@ void reshard_packed_destroy(reshard_packed *packed)
         packed->storage->forget_attachment = NULL;
     }
     if (packed->gone != NULL)
-        packed->gone(packed->user, packed->kept != NULL ? reshard_packed_bytes(packed) : 0);
+        packed->gone(packed->user, packed->kept != NULL ? rs_packed_bytes(packed) : 0);
     reshard_tensor_release(packed->kept);
     reshard_layout_release(packed->outer_layout);
     rs_exec_cache_release(packed->cache);
@@ -233,10 +233,17 @@ reshard_status reshard_unpack_replicated(reshard_packed *p, reshard_tensor **out
     return status;
 }
 
+rs_pack_way rs_pack_way_over(const reshard_device_mesh *mesh, int32_t dim, bool verify)
+{
+    reshard_device_mesh_info info = {.size = sizeof info};
+    (void)reshard_device_mesh_get_info(mesh, &info);
+    return (rs_pack_way){info.group, dim, verify};
+}
+
 reshard_status reshard_pack_replicated(reshard_tensor *tensor, reshard_device_mesh *mesh,
                                        int32_t dim, int verify, reshard_packed **out_packed)
 {
-    rs_pack_way way = {reshard_device_mesh_group(mesh), dim, verify != 0};
+    rs_pack_way way = rs_pack_way_over(mesh, dim, verify != 0);
     bool replicated = way.group != NULL;
     if (tensor == NULL)
         return rs_fail(RESHARD_ERR_INVALID, "pack: the tensor is NULL");

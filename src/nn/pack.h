@@ -42,9 +42,12 @@ typedef struct rs_pack_way {
     int32_t dim;
     bool verify;
 } rs_pack_way;
+rs_pack_way rs_pack_way_over(const reshard_device_mesh *mesh, int32_t dim, bool verify);
 
 reshard_status rs_pack(reshard_context *context, reshard_tensor *tensor, const rs_pack_way *way,
                        bool replicated, reshard_packed **out_packed);
 reshard_packed *rs_packed_retain(reshard_packed *packed);
+/* The bytes that it keeps. */
+size_t rs_packed_bytes(const reshard_packed *packed);
 
 #endif

@@ -103,7 +103,7 @@ static reshard_status find_parameter(work *w, const char *name, product *p)
     if (rs_module_find_holding(w->root, name, &holding) == RESHARD_OK &&
         holding->kind == RS_HOLDING_BUFFER)
         return rs_fail(RESHARD_ERR_INVALID, "\"%s\" is a buffer, not a parameter", name);
-    reshard_status status = reshard_module_find_parameter(w->root, name, &p->old);
+    reshard_status status = rs_module_find_parameter(w->root, name, &p->old);
     if (status != RESHARD_OK)
         return status;
     p->holding = holding;

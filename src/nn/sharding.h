@@ -38,6 +38,9 @@ struct reshard_sharding_plan {
 /* Adds a copy of the entry; specs and mesh are retained, texts copied. */
 reshard_status rs_sharding_add(reshard_sharding_plan *plan, const rs_sharding_entry *entry,
                                const char *name);
+/* Adds what makes a GPT sequence parallel (style.c); its kind has been checked. */
+reshard_status rs_sharding_add_gpt_sequence(reshard_sharding_plan *plan, reshard_module *gpt,
+                                            reshard_mesh *mesh, int32_t axis);
 /* Makes a plan with the entries that styles stand for in this module, and all others. */
 reshard_status rs_sharding_expand(const reshard_sharding_plan *plan, reshard_module *module,
                                   reshard_sharding_plan **out_plan);

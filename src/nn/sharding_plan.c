@@ -3,6 +3,7 @@
  * parallel. */
 #include "base/context.h"
 #include "base/error.h"
+#include "base/options.h"
 #include "nn/layers.h"
 #include "nn/module.h"
 #include "nn/sharding.h"
@@ -122,28 +123,35 @@ reshard_status reshard_sharding_plan_add_text(reshard_sharding_plan *plan, const
     return status;
 }
 
-reshard_status reshard_sharding_plan_add_sharder(reshard_sharding_plan *plan, const char *module,
-                                                 const reshard_sharder *sharder)
+static reshard_status add_entry(reshard_sharding_plan *plan, reshard_status status,
+                                rs_sharding_entry entry, const char *module)
 {
-    if (sharder == NULL || sharder->shard == NULL)
-        return rs_fail(RESHARD_ERR_INVALID, "sharding plan: \"%s\" has no sharder",
-                       module != NULL ? module : "");
-    rs_sharding_entry entry = {.kind = RS_SHARDING_SHARDER, .sharder = *sharder};
-    return rs_sharding_add(plan, &entry, module);
-}
-
-reshard_status reshard_sharding_plan_add_output(reshard_sharding_plan *plan, const char *module,
-                                                reshard_spec *spec)
-{
-    reshard_status status = check_spec(module, spec);
-    rs_sharding_entry entry = {.kind = RS_SHARDING_OUTPUT, .spec = spec};
     return status == RESHARD_OK ? rs_sharding_add(plan, &entry, module) : status;
 }
 
-reshard_status reshard_sharding_plan_add_local(reshard_sharding_plan *plan, const char *module)
+reshard_status reshard_sharding_plan_add_module(reshard_sharding_plan *plan, const char *module,
+                                                const reshard_sharding_module *what)
 {
-    rs_sharding_entry entry = {.kind = RS_SHARDING_LOCAL};
-    return rs_sharding_add(plan, &entry, module);
+    reshard_sharding_module w;
+    reshard_status status = rs_options_read("sharding module", what, &w, sizeof w);
+    if (status != RESHARD_OK)
+        return status;
+    bool has_sharder = w.sharder != NULL && w.sharder->shard != NULL;
+    if ((w.sharder != NULL && !has_sharder) ||
+        (!has_sharder && w.output == NULL && !w.local_output))
+        return rs_fail(RESHARD_ERR_INVALID, "sharding plan: nothing to do with \"%s\"",
+                       module != NULL ? module : "");
+    if (has_sharder)
+        status = add_entry(plan, status,
+                           (rs_sharding_entry){.kind = RS_SHARDING_SHARDER, .sharder = *w.sharder},
+                           module);
+    if (w.output != NULL)
+        status =
+            add_entry(plan, status,
+                      (rs_sharding_entry){.kind = RS_SHARDING_OUTPUT, .spec = w.output}, module);
+    if (w.local_output)
+        status = add_entry(plan, status, (rs_sharding_entry){.kind = RS_SHARDING_LOCAL}, module);
+    return status;
 }
 
 /* ---- GPT ------------------------------------------------------------------------------------- */
@@ -191,27 +199,32 @@ static reshard_status add_ends(reshard_sharding_plan *plan, const reshard_module
                                reshard_spec **specs)
 {
     reshard_tensor *embedding = NULL, *head = NULL;
-    reshard_status status = reshard_module_find_parameter(gpt, "wte.weight", &embedding);
+    reshard_status status = rs_module_find_parameter(gpt, "wte.weight", &embedding);
     if (status == RESHARD_OK)
-        status = reshard_module_find_parameter(gpt, "head.weight", &head);
+        status = rs_module_find_parameter(gpt, "head.weight", &head);
     if (status == RESHARD_OK)
         status = reshard_sharding_plan_add(plan, "wte.weight", specs[ROWS]);
     if (status == RESHARD_OK && head != embedding) /* a tied parameter is sharded once */
         status = reshard_sharding_plan_add(plan, "head.weight", specs[ROWS]);
     if (status == RESHARD_OK)
-        status = reshard_sharding_plan_add_output(plan, "wte", specs[EVERYWHERE]);
+        status = reshard_sharding_plan_add_module(
+            plan, "wte", RESHARD_OPTIONS(reshard_sharding_module, .output = specs[EVERYWHERE]));
     return status;
 }
 
 reshard_status reshard_sharding_plan_add_gpt(reshard_sharding_plan *plan, reshard_module *gpt,
-                                             reshard_mesh *mesh, int32_t axis)
+                                             reshard_mesh *mesh, int32_t axis, int sequence)
 {
     reshard_spec *specs[WAYS] = {NULL};
     reshard_module *blocks = NULL;
     if (strcmp(gpt->kind_name, "gpt") != 0)
         return rs_fail(RESHARD_ERR_INVALID, "a module of kind %s is not a gpt", gpt->kind_name);
+    if (sequence)
+        return rs_sharding_add_gpt_sequence(plan, gpt, mesh, axis);
     reshard_status status = reshard_module_find(gpt, "h", &blocks);
-    int32_t count = status == RESHARD_OK ? reshard_module_child_count(blocks) : 0;
+    int32_t count = 0;
+    while (status == RESHARD_OK && reshard_module_child(blocks, count, NULL) != NULL)
+        count++;
     reshard_module *attention = NULL;
     if (status == RESHARD_OK && count > 0)
         status = reshard_module_find(blocks, "0.attn", &attention);

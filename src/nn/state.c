@@ -324,7 +324,7 @@ reshard_status reshard_module_set_parameter(reshard_module *module, const char *
 {
     reshard_named_tensor own = {.name = path}, given = {path, tensor};
     reshard_named_tensors mine = {1, &own};
-    reshard_status status = path != NULL ? reshard_module_find_parameter(module, path, &own.tensor)
+    reshard_status status = path != NULL ? rs_module_find_parameter(module, path, &own.tensor)
                                          : rs_fail(RESHARD_ERR_INVALID, "the path is NULL");
     if (status == RESHARD_OK && own.tensor == NULL)
         status =

@@ -91,9 +91,8 @@ static reshard_status check_style(reshard_sharding_plan *plan, const char *text,
         return rs_fail(RESHARD_ERR_INVALID, "the %s is NULL", text == NULL ? "pattern" : "mesh");
     if ((int)style->kind < 0 || style->kind > RESHARD_STYLE_MODULE)
         return rs_fail(RESHARD_ERR_INVALID, "unknown kind %d", (int)style->kind);
-    if (axis < 0 || axis >= reshard_mesh_axis_count(mesh))
-        return rs_fail(RESHARD_ERR_RANGE, "axis %d of a mesh with %d", axis,
-                       reshard_mesh_axis_count(mesh));
+    if (axis < 0 || axis >= mesh->axis_count)
+        return rs_fail(RESHARD_ERR_RANGE, "axis %d of a mesh with %d", axis, mesh->axis_count);
     if (style->unit < 0)
         return rs_fail(RESHARD_ERR_RANGE, "a unit of %lld", (long long)style->unit);
     reshard_status status = check_placement(plan->context, mesh, axis, style->input);
@@ -151,7 +150,7 @@ static bool is_named(const expansion *e, const reshard_tensor *tensor, const res
         char texts[2][256];
         size_t length = 0;
         if (other->kind == RS_SHARDING_PARAMETER &&
-            reshard_module_find_parameter(e->root, other->name, &named) == RESHARD_OK &&
+            rs_module_find_parameter(e->root, other->name, &named) == RESHARD_OK &&
             named == tensor &&
             reshard_spec_text(spec, texts[0], sizeof texts[0], &length) == RESHARD_OK &&
             reshard_spec_text(other->spec, texts[1], sizeof texts[1], &length) == RESHARD_OK &&
@@ -192,8 +191,8 @@ static reshard_status add_cut(expansion *e, const reshard_module *module, const 
         return rs_fail(RESHARD_ERR_INVALID,
                        "\"%s\" is a module of kind %s; linear, embedding and embedding_bag have %s",
                        path, module->kind_name, columns ? "columns" : "rows");
-    reshard_tensor *weight = reshard_module_parameter(module, "weight");
-    reshard_tensor *bias = reshard_module_parameter(module, "bias");
+    reshard_tensor *weight = reshard_module_tensor(module, "weight");
+    reshard_tensor *bias = reshard_module_tensor(module, "bias");
     reshard_status status = RESHARD_OK;
     if (weight != NULL)
         status = add_parameter(e, path, "weight", columns == embedding, weight);
@@ -270,8 +269,11 @@ static reshard_status walk(expansion *e, const reshard_module *module, const cha
     if (part == e->pattern->count)
         return add_module(e, module, path);
     reshard_status status = RESHARD_OK;
-    for (int32_t i = 0; i < reshard_module_child_count(module) && status == RESHARD_OK; i++) {
-        const char *name = reshard_module_child_name(module, i);
+    for (int32_t i = 0; status == RESHARD_OK; i++) {
+        const char *name = NULL;
+        const reshard_module *child = reshard_module_child(module, i, &name);
+        if (child == NULL)
+            break;
         char below[PATH_BYTES];
         bool fits = false;
         status = rs_glob_try(e->plan->context, &e->pattern->parts[part], name, strlen(name), NULL,
@@ -279,7 +281,7 @@ static reshard_status walk(expansion *e, const reshard_module *module, const cha
         if (status == RESHARD_OK && fits)
             status = join_path(path, name, below);
         if (status == RESHARD_OK && fits)
-            status = walk(e, reshard_module_child(module, i), below, part + 1);
+            status = walk(e, child, below, part + 1);
     }
     return status;
 }
@@ -332,15 +334,15 @@ static reshard_tensor *move_axis(reshard_tensor *tensor, const moving *m)
 {
     rs_axes axes, now;
     reshard_layout *layout = NULL;
-    const reshard_mesh *mesh = reshard_spec_mesh(m->spec);
-    bool cut = reshard_spec_cut_count(m->spec) > 0;
+    const reshard_mesh *mesh = m->spec->mesh;
+    bool cut = m->spec->cut_count > 0;
     if (tensor->ndim == 0 && rs_spec_needs_dims(m->spec))
         return tensor; /* a scalar beside other tensors, such as a loss */
     if (rs_axes_of(tensor, &now) != RESHARD_OK || !rs_mesh_same(mesh, now.mesh))
         return reshard_tensor_redistribute(tensor, m->spec, NULL);
     reshard_placement p = {.kind = RESHARD_REPLICATE};
-    if (cut && reshard_mesh_axis_size(mesh, m->axis) > 1) /* one rank has everything anyway */
-        p = reshard_spec_cut(m->spec, 0)->placement;
+    if (cut && mesh->sizes[m->axis] > 1) /* one rank has everything anyway */
+        p = m->spec->cuts[0].placement;
     if (p.kind == RESHARD_SHARD && p.dim < 0 && p.dim != RESHARD_DIM_FLAT)
         p.dim += tensor->ndim;
     axes = now;
@@ -351,7 +353,7 @@ static reshard_tensor *move_axis(reshard_tensor *tensor, const moving *m)
     reshard_status status = rs_axes_layout(&axes, tensor->ndim, tensor->shape, &layout);
     if (status != RESHARD_OK)
         return rs_scope_fail(status);
-    reshard_tensor *moved = reshard_tensor_redistribute(tensor, reshard_layout_spec(layout), NULL);
+    reshard_tensor *moved = reshard_tensor_redistribute(tensor, layout->spec, NULL);
     reshard_layout_release(layout);
     return moved;
 }
@@ -453,14 +455,11 @@ reshard_status reshard_module_parallelize(reshard_module *module, reshard_group 
                           "parallelize");
 }
 
-reshard_status reshard_sharding_plan_add_gpt_sequence(reshard_sharding_plan *plan,
-                                                      reshard_module *gpt, reshard_mesh *mesh,
-                                                      int32_t axis)
+reshard_status rs_sharding_add_gpt_sequence(reshard_sharding_plan *plan, reshard_module *gpt,
+                                            reshard_mesh *mesh, int32_t axis)
 {
     reshard_module *attention = NULL;
     int64_t head = 1;
-    if (strcmp(gpt->kind_name, "gpt") != 0)
-        return rs_fail(RESHARD_ERR_INVALID, "a module of kind %s is not a gpt", gpt->kind_name);
     bool deep = reshard_module_find(gpt, "h.0.attn", &attention) == RESHARD_OK;
     reshard_status status =
         deep ? rs_fail_within(rs_attention_head(attention, &head), "h.0.attn") : RESHARD_OK;

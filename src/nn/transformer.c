@@ -326,7 +326,7 @@ static reshard_status add_head(reshard_module *module, const reshard_gpt_options
     reshard_status status =
         reshard_linear_create(module->context, o->width, o->vocabulary, &own, &head);
     if (status == RESHARD_OK && !o->untied) {
-        status = reshard_module_find_parameter(module, "wte.weight", &weight);
+        status = rs_module_find_parameter(module, "wte.weight", &weight);
         if (status == RESHARD_OK)
             status = reshard_module_replace_parameter(head, "weight", weight);
     }

@@ -21,9 +21,11 @@
 #include "base/shape.h"
 #include "base/sort.h"
 #include "layout/index.h"
+#include "layout/layout.h"
 #include "plan/check_links.h"
 #include "plan/effort.h"
 #include "plan/part.h"
+#include "plan/plan.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -149,7 +151,7 @@ static reshard_status see_received(void *user, const reshard_move *move)
 {
     checker *c = user;
     const reshard_shard *source = NULL, *target = NULL;
-    int32_t ranks = reshard_plan_rank_count(c->plan);
+    int32_t ranks = rs_plan_forward(c->plan)->rank_count;
     if (move->target_rank < 0 || move->target_rank >= ranks || move->source_rank >= ranks)
         return fail(c, move, "the rank does not exist");
     reshard_status status =
@@ -291,7 +293,7 @@ static reshard_status check_arrivals(checker *c)
     rs_sort(c->received, (size_t)c->received_count, sizeof *c->received, compare_places);
     int64_t next = 0;
     reshard_status status = RESHARD_OK;
-    for (int32_t rank = 0; rank < reshard_plan_rank_count(c->plan); rank++) {
+    for (int32_t rank = 0; rank < rs_plan_forward(c->plan)->rank_count; rank++) {
         const reshard_shards *shards = c->target_shards[rank];
         for (int64_t s = 0; shards != NULL && s < shards->count && status == RESHARD_OK; s++) {
             int64_t first = next;
@@ -330,9 +332,8 @@ static reshard_status check_both_ends(checker *c)
 static reshard_status list_shards(checker *c, const reshard_layout *layout, reshard_shards **lists)
 {
     reshard_status status = RESHARD_OK;
-    int32_t ranks = reshard_plan_rank_count(c->plan);
-    for (int32_t i = 0;
-         layout != NULL && i < reshard_layout_rank_count(layout) && status == RESHARD_OK; i++) {
+    int32_t ranks = rs_plan_forward(c->plan)->rank_count;
+    for (int32_t i = 0; layout != NULL && i < layout->rank_count && status == RESHARD_OK; i++) {
         int32_t rank = reshard_layout_rank_at(layout, i);
         if (rank < ranks)
             status = reshard_layout_shards(layout, rank, &lists[rank]);
@@ -342,7 +343,7 @@ static reshard_status list_shards(checker *c, const reshard_layout *layout, resh
 
 static void forget_shards(checker *c, reshard_shards **lists)
 {
-    for (int32_t i = 0; i < reshard_plan_rank_count(c->plan); i++) {
+    for (int32_t i = 0; i < rs_plan_forward(c->plan)->rank_count; i++) {
         reshard_shards_destroy(lists[i]);
         lists[i] = NULL;
     }
@@ -351,7 +352,7 @@ static void forget_shards(checker *c, reshard_shards **lists)
 static reshard_status collect_link(checker *c)
 {
     reshard_status status = RESHARD_OK;
-    for (int32_t rank = 0; rank < reshard_plan_rank_count(c->plan) && status == RESHARD_OK;
+    for (int32_t rank = 0; rank < rs_plan_forward(c->plan)->rank_count && status == RESHARD_OK;
          rank++) {
         const reshard_part_moves *moves = reshard_part_link(c->parts[rank], c->stage, c->link);
         status = rs_moves_each(&moves->receives, rank, -1, see_received, c);

@@ -12,6 +12,7 @@
 #include "base/limits.h"
 #include "base/shape.h"
 #include "layout/index.h"
+#include "layout/layout.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -21,10 +22,10 @@
 static void map_box(const reshard_box *given, const reshard_layout *layout, rs_side_map *map,
                     int64_t *out_size)
 {
-    map->ndim = reshard_layout_ndim(layout);
+    map->ndim = layout->ndim;
     for (int32_t d = 0; d < map->ndim; d++) {
         map->origin[d] = given->ndim < 0 ? 0 : given->offset[d];
-        out_size[d] = given->ndim < 0 ? reshard_layout_shape(layout)[d] : given->size[d];
+        out_size[d] = given->ndim < 0 ? layout->shape[d] : given->size[d];
     }
 }
 
@@ -80,8 +81,8 @@ void rs_link_map_make(const rs_given_link *link, const reshard_layout *source,
         return;
     }
     out_map->ndim = link->strided->axis_count;
-    out_map->source.ndim = reshard_layout_ndim(source);
-    out_map->target.ndim = reshard_layout_ndim(target);
+    out_map->source.ndim = source->ndim;
+    out_map->target.ndim = target->ndim;
     memcpy(out_map->source.origin, link->strided->source_at, sizeof out_map->source.origin);
     memcpy(out_map->target.origin, link->strided->target_at, sizeof out_map->target.origin);
     for (int32_t i = 0; i < out_map->ndim; i++) {
@@ -241,8 +242,7 @@ static reshard_status check_filled(reshard_context *context, const rs_stage *sta
                                    neighbours *n, rs_link_map *maps, char *seen)
 {
     const reshard_stage_link *shown = &stage->links[first].shown;
-    int64_t volume = rs_volume(reshard_layout_ndim(shown->target_layout),
-                               reshard_layout_shape(shown->target_layout));
+    int64_t volume = rs_volume(shown->target_layout->ndim, shown->target_layout->shape);
     int64_t count = 0, filled = 0;
     for (int32_t l = first; l < stage->link_count; l++) {
         const reshard_stage_link *other = &stage->links[l].shown;
@@ -261,7 +261,7 @@ static reshard_status check_filled(reshard_context *context, const rs_stage *sta
         return rs_fail(RESHARD_ERR_CHECK,
                        "stage %d: links fill %" PRId64 " of %" PRId64 " elements of target %d",
                        n->stage, filled, volume, shown->target);
-    n->ndim = reshard_layout_ndim(shown->target_layout);
+    n->ndim = shown->target_layout->ndim;
     n->target = shown->target;
     return count > 1 ? check_disjoint(context, n, count) : RESHARD_OK;
 }

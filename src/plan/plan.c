@@ -355,21 +355,6 @@ int32_t rs_plan_forward_stage(const reshard_plan *plan, int32_t stage)
     return plan->transposed != NULL ? plan->transposed->stage_count - 1 - stage : stage;
 }
 
-int reshard_plan_is_adjoint(const reshard_plan *plan)
-{
-    return plan->transposed != NULL;
-}
-
-int32_t reshard_plan_stage_count(const reshard_plan *plan)
-{
-    return rs_plan_forward(plan)->stage_count;
-}
-
-int32_t reshard_plan_rank_count(const reshard_plan *plan)
-{
-    return rs_plan_forward(plan)->rank_count;
-}
-
 reshard_layout *reshard_plan_target_layout(const reshard_plan *plan, int32_t target)
 {
     const reshard_plan *forward = rs_plan_forward(plan);
@@ -377,13 +362,7 @@ reshard_layout *reshard_plan_target_layout(const reshard_plan *plan, int32_t tar
                                     : forward->targets[target].layout;
 }
 
-int32_t reshard_plan_relabelling(const reshard_plan *plan, const int32_t **out_ranks)
-{
-    *out_ranks = rs_plan_forward(plan)->relabelling;
-    return rs_plan_forward(plan)->relabelling_count;
-}
-
-void reshard_plan_digest(const reshard_plan *plan, uint64_t out_digest[2])
+void rs_plan_digest(const reshard_plan *plan, uint64_t out_digest[2])
 {
     const reshard_plan *forward = rs_plan_forward(plan);
     uint64_t mark = plan->transposed != NULL ? 1 : 0;
@@ -391,9 +370,19 @@ void reshard_plan_digest(const reshard_plan *plan, uint64_t out_digest[2])
     out_digest[1] = forward->digest[1];
 }
 
-size_t reshard_plan_segment_bytes(const reshard_plan *plan)
+reshard_status reshard_plan_get_info(const reshard_plan *plan, reshard_plan_info *out_info)
 {
-    return rs_plan_forward(plan)->segment_bytes;
+    const reshard_plan *forward = rs_plan_forward(plan);
+    reshard_plan_info info = {.stage_count = forward->stage_count,
+                              .rank_count = forward->rank_count,
+                              .is_adjoint = plan->transposed != NULL,
+                              .relabelling_count = forward->relabelling_count,
+                              .relabelling = forward->relabelling,
+                              .intermediate_count = forward->intermediate_count,
+                              .intermediates = forward->intermediates,
+                              .segment_bytes = forward->segment_bytes};
+    rs_plan_digest(plan, info.digest);
+    return rs_report_write("plan info", &info, sizeof info, out_info);
 }
 
 int32_t reshard_plan_stage_link_count(const reshard_plan *plan, int32_t stage)
@@ -424,7 +413,7 @@ reshard_stage_link rs_plan_stage_link(const reshard_plan *plan, int32_t stage, i
 reshard_status reshard_plan_stage_link(const reshard_plan *plan, int32_t stage, int32_t index,
                                        reshard_stage_link *out_link)
 {
-    int32_t stages = reshard_plan_stage_count(plan);
+    int32_t stages = rs_plan_forward(plan)->stage_count;
     if (stage < 0 || stage >= stages)
         return rs_fail(RESHARD_ERR_RANGE, "stage %d does not exist; the plan has %d", stage,
                        stages);
@@ -433,16 +422,6 @@ reshard_status reshard_plan_stage_link(const reshard_plan *plan, int32_t stage, 
         return rs_fail(RESHARD_ERR_RANGE, "link %d does not exist; the stage has %d", index, links);
     reshard_stage_link link = rs_plan_stage_link(plan, stage, index);
     return rs_report_write("stage link", &link, sizeof link, out_link);
-}
-
-int32_t reshard_plan_intermediate_count(const reshard_plan *plan)
-{
-    return rs_plan_forward(plan)->intermediate_count;
-}
-
-reshard_layout *reshard_plan_intermediate_layout(const reshard_plan *plan, int32_t index)
-{
-    return rs_plan_forward(plan)->intermediates[index];
 }
 
 int64_t rs_stage_link_bytes(const rs_stage_link *link)

@@ -85,6 +85,8 @@ struct reshard_plan {
  * transposes. rs_plan_forward_stage returns the index there of stage `stage` of this plan. */
 const reshard_plan *rs_plan_forward(const reshard_plan *plan);
 int32_t rs_plan_forward_stage(const reshard_plan *plan, int32_t stage);
+/* As in reshard_plan_info. */
+void rs_plan_digest(const reshard_plan *plan, uint64_t out_digest[2]);
 /* Like reshard_plan_stage_link, for a stage and link that are known to exist. */
 reshard_stage_link rs_plan_stage_link(const reshard_plan *plan, int32_t stage, int32_t index);
 

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/shape.h"
 #include "base/sort.h"
+#include "layout/layout.h"
 #include "plan/assignment.h"
 #include "plan/plan.h"
 
@@ -85,8 +86,7 @@ static reshard_status fill_matrix(reshard_plan *plan, kept_bytes *k)
  * places with others. */
 static int32_t player_count(const reshard_layout *layout)
 {
-    return layout->spec->kind == RESHARD_SPEC_CUTS ? layout->spec->mesh->size
-                                                   : reshard_layout_rank_count(layout);
+    return layout->spec->kind == RESHARD_SPEC_CUTS ? layout->spec->mesh->size : layout->rank_count;
 }
 
 /* Lists the ranks of all targets, each once, in the arena. */

@@ -9,6 +9,7 @@
 #include "base/shape.h"
 #include "plan/effort.h"
 #include "plan/part.h"
+#include "plan/plan.h"
 #include "text/text.h"
 
 #include <assert.h>
@@ -91,12 +92,12 @@ reshard_status reshard_plan_get_stats(reshard_plan *plan, reshard_plan_stats *ou
                                       uint64_t *matrix)
 {
     reshard_context *context = plan->context;
-    int32_t ranks = reshard_plan_rank_count(plan);
+    int32_t ranks = rs_plan_forward(plan)->rank_count;
     reshard_status status = rs_effort_check_all(rs_plan_forward(plan), false);
     if (status != RESHARD_OK)
         return status;
     reshard_plan_stats stats = {.bytes_total = target_bytes(plan),
-                                .stages = reshard_plan_stage_count(plan)};
+                                .stages = rs_plan_forward(plan)->stage_count};
     if (matrix != NULL)
         memset(matrix, 0, (size_t)ranks * (size_t)ranks * sizeof *matrix);
     for (int32_t rank = 0; rank < ranks; rank++) {
@@ -172,7 +173,7 @@ reshard_status reshard_part_text(const reshard_part *part, char *buffer, size_t 
 {
     rs_text text;
     rs_text_init(&text, buffer, capacity);
-    for (int32_t i = 0; i < reshard_plan_stage_count(part->plan); i++) {
+    for (int32_t i = 0; i < rs_plan_forward(part->plan)->stage_count; i++) {
         for (int32_t l = 0; l < reshard_plan_stage_link_count(part->plan, i); l++) {
             const reshard_part_moves *moves = reshard_part_link(part, i, l);
             const reshard_moves *lists[3] = {&moves->keeps, &moves->receives, &moves->sends};

@@ -189,11 +189,11 @@ reshard_status rs_load_read(const reshard_plan *plan, const reshard_cluster *clu
     walk in_walk = out_walk;
     /* Number the walks from 1 on, two for each stage of each rank, so that marks of earlier walks
      * do not count. */
-    int64_t turn = (int64_t)rank * reshard_plan_stage_count(plan) + stage;
+    int64_t turn = (int64_t)rank * rs_plan_forward(plan)->stage_count + stage;
     out_walk.number = 2 * turn + 1;
     in_walk.number = 2 * turn + 2;
     out_walk.seen = seen;
-    in_walk.seen = seen == NULL ? NULL : seen + reshard_plan_rank_count(plan);
+    in_walk.seen = seen == NULL ? NULL : seen + rs_plan_forward(plan)->rank_count;
     *out = (rs_load){0};
     for (int32_t l = 0; l < reshard_plan_stage_link_count(plan, stage); l++) {
         reshard_stage_link link = {.size = sizeof link};
@@ -205,7 +205,7 @@ reshard_status rs_load_read(const reshard_plan *plan, const reshard_cluster *clu
         add_list(&in_walk, &moves->receives, &link, false);
         rs_copied_add(&out->copied, count_kept(&moves->keeps, rs_element_bytes(link.target_dtype)));
     }
-    int64_t others = reshard_plan_rank_count(plan) - 1;
+    int64_t others = rs_plan_forward(plan)->rank_count - 1;
     out->nic_out = out_walk.between;
     out->intra_out = out_walk.within;
     out->nic_in = in_walk.between;

@@ -93,7 +93,7 @@ static reshard_status go_through_ranks(reshard_plan *plan, const reshard_cluster
                                        reshard_prediction *prediction, sums *stage_sums,
                                        int64_t *seen)
 {
-    int32_t ranks = reshard_plan_rank_count(plan);
+    int32_t ranks = rs_plan_forward(plan)->rank_count;
     for (int32_t rank = 0; rank < ranks; rank++) {
         if (rs_context_cancelled(plan->context))
             return rs_fail(RESHARD_ERR_CANCELLED, "cancelled at rank %d of %d", rank, ranks);
@@ -117,7 +117,7 @@ static reshard_status go_through_ranks(reshard_plan *plan, const reshard_cluster
 reshard_status rs_cluster_read(const reshard_plan *plan, const reshard_cluster *given,
                                reshard_cluster *out_cluster)
 {
-    int32_t ranks = reshard_plan_rank_count(plan);
+    int32_t ranks = rs_plan_forward(plan)->rank_count;
     reshard_status status = rs_options_read("cluster", given, out_cluster, sizeof *out_cluster);
     if (status != RESHARD_OK)
         return status;
@@ -162,9 +162,9 @@ reshard_status reshard_plan_predict(reshard_plan *plan, const reshard_cluster *g
         status = rs_effort_check_all(rs_plan_forward(plan), false);
     if (status != RESHARD_OK)
         return status;
-    int32_t stage_count = reshard_plan_stage_count(plan);
+    int32_t stage_count = rs_plan_forward(plan)->stage_count;
     size_t sums_bytes = (size_t)stage_count * sizeof(sums);
-    size_t seen_bytes = 2 * (size_t)reshard_plan_rank_count(plan) * sizeof(int64_t);
+    size_t seen_bytes = 2 * (size_t)rs_plan_forward(plan)->rank_count * sizeof(int64_t);
     sums *stage_sums = rs_allocate_zeroed(plan->context, sums_bytes);
     reshard_prediction *made = rs_allocate_zeroed(plan->context, prediction_bytes(stage_count));
     int64_t *seen = rs_allocate_zeroed(plan->context, seen_bytes);
@@ -173,7 +173,7 @@ reshard_status reshard_plan_predict(reshard_plan *plan, const reshard_cluster *g
     if (status == RESHARD_OK) {
         made->context = plan->context;
         made->stage_count = stage_count;
-        reshard_plan_digest(plan, made->plan);
+        rs_plan_digest(plan, made->plan);
         status = go_through_ranks(plan, &cluster, made, stage_sums, seen);
     }
     if (status == RESHARD_OK) {
@@ -216,7 +216,7 @@ reshard_status reshard_prediction_stage(const reshard_prediction *prediction, in
 bool rs_prediction_is_of(const reshard_prediction *prediction, const reshard_plan *plan)
 {
     uint64_t digest[2];
-    reshard_plan_digest(plan, digest);
+    rs_plan_digest(plan, digest);
     return digest[0] == prediction->plan[0] && digest[1] == prediction->plan[1];
 }
 

@@ -268,8 +268,8 @@ reshard_status reshard_prediction_trace(const reshard_prediction *prediction, re
     tracing t = {.prediction = prediction,
                  .plan = plan,
                  .trace = trace,
-                 .rank_count = reshard_plan_rank_count(plan),
-                 .stage_count = reshard_plan_stage_count(plan),
+                 .rank_count = rs_plan_forward(plan)->rank_count,
+                 .stage_count = rs_plan_forward(plan)->stage_count,
                  .node = node};
     if (!rs_prediction_is_of(prediction, plan))
         return rs_fail(RESHARD_ERR_INVALID, "trace of a prediction: it was made from another plan");

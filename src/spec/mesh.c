@@ -9,9 +9,11 @@
  */
 #include "base/checked.h"
 #include "base/context.h"
+#include "base/options.h"
 #include "base/search.h"
 #include "base/sort.h"
 #include "spec/build.h"
+#include "spec/spec.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -226,32 +228,16 @@ void reshard_mesh_release(reshard_mesh *mesh)
 
 /* ---- queries --------------------------------------------------------------------------------- */
 
-int32_t reshard_mesh_axis_count(const reshard_mesh *mesh)
+reshard_status reshard_mesh_get_info(const reshard_mesh *mesh, reshard_mesh_info *out_info)
 {
-    return mesh->axis_count;
+    reshard_mesh_info info = {.position_count = mesh->size,
+                              .axis_count = mesh->axis_count,
+                              .names = (const char *const *)mesh->names,
+                              .sizes = mesh->sizes};
+    return rs_report_write("mesh info", &info, sizeof info, out_info);
 }
 
-int32_t reshard_mesh_size(const reshard_mesh *mesh)
-{
-    return mesh->size;
-}
-
-static bool has_axis(const reshard_mesh *mesh, int32_t axis)
-{
-    return axis >= 0 && axis < mesh->axis_count;
-}
-
-int32_t reshard_mesh_axis_size(const reshard_mesh *mesh, int32_t axis)
-{
-    return has_axis(mesh, axis) ? mesh->sizes[axis] : 0;
-}
-
-const char *reshard_mesh_axis_name(const reshard_mesh *mesh, int32_t axis)
-{
-    return has_axis(mesh, axis) ? mesh->names[axis] : "";
-}
-
-int32_t reshard_mesh_find_axis(const reshard_mesh *mesh, const char *name)
+int32_t rs_mesh_find_axis(const reshard_mesh *mesh, const char *name)
 {
     if (name == NULL || name[0] == '\0')
         return -1;
@@ -264,7 +250,7 @@ int32_t reshard_mesh_find_axis(const reshard_mesh *mesh, const char *name)
 
 rs_excerpt rs_mesh_axis_words(const reshard_mesh *mesh, int32_t axis)
 {
-    const char *name = reshard_mesh_axis_name(mesh, axis);
+    const char *name = mesh->names[axis];
     if (name[0] != '\0')
         return rs_excerpt_of(name, strlen(name));
     rs_excerpt words;

@@ -155,9 +155,3 @@ void reshard_remote_device_text(const reshard_remote_device *device, char *buffe
         (void)snprintf(index, sizeof index, ":%" PRId32, device->device_index);
     (void)snprintf(buffer, capacity, "%s%s%s", owner, device->device, index);
 }
-
-int reshard_remote_device_equals(const reshard_remote_device *a, const reshard_remote_device *b)
-{
-    return a->rank == b->rank && a->device_index == b->device_index &&
-           strcmp(a->worker, b->worker) == 0 && strcmp(a->device, b->device) == 0;
-}

@@ -6,6 +6,7 @@
 #include "spec/spec.h"
 
 #include "base/context.h"
+#include "base/options.h"
 #include "spec/build.h"
 
 #include <assert.h>
@@ -189,22 +190,9 @@ void reshard_spec_release(reshard_spec *spec)
     rs_release(spec->context, spec, sizeof *spec);
 }
 
-reshard_spec_kind reshard_spec_get_kind(const reshard_spec *spec)
+reshard_status reshard_spec_get_info(const reshard_spec *spec, reshard_spec_info *out_info)
 {
-    return spec->kind;
-}
-
-const reshard_mesh *reshard_spec_mesh(const reshard_spec *spec)
-{
-    return spec->mesh;
-}
-
-int32_t reshard_spec_cut_count(const reshard_spec *spec)
-{
-    return spec->cut_count;
-}
-
-const reshard_cut *reshard_spec_cut(const reshard_spec *spec, int32_t index)
-{
-    return index >= 0 && index < spec->cut_count ? &spec->cuts[index] : NULL;
+    reshard_spec_info info = {
+        .kind = spec->kind, .mesh = spec->mesh, .cut_count = spec->cut_count, .cuts = spec->cuts};
+    return rs_report_write("spec info", &info, sizeof info, out_info);
 }

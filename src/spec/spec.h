@@ -33,6 +33,8 @@ struct reshard_mesh {
 /* A copy of the mesh with other ranks: ranks[p] at position p. Used by relabelling. */
 reshard_status rs_mesh_with_ranks(const reshard_mesh *mesh, const int32_t *ranks,
                                   reshard_mesh **out_mesh);
+/* The axis with that name, or -1. */
+int32_t rs_mesh_find_axis(const reshard_mesh *mesh, const char *name);
 /* Errors: INVALID if a rank has several positions. */
 RS_EXPORT reshard_status rs_mesh_check_distinct(const reshard_mesh *mesh);
 /* Prints a mesh, such as "dp=2,tp=4[0..3,8..11]"; the ranks are left out if they are 0..size-1. */

@@ -14,6 +14,7 @@
 #include <reshard/sim.h>
 #include <reshard/transport.h>
 
+#include "spec/spec.h"
 #include "tests/nn/folder.h"
 #include "tests/support/check.h"
 
@@ -145,6 +146,7 @@ static void try_maps(void)
     REFUSES(reshard_map_resolve, reshard_map_resolve_options,
             (map, RESHARD_MAP_LEFT, 1, &read, wild, &none));
     OK(reshard_map_resolve(map, RESHARD_MAP_LEFT, 1, &read, NULL, &result));
+    REFUSES(reshard_map_result_get_info, reshard_map_result_info, (result, wild));
     REFUSES(reshard_map_result_target, reshard_map_target, (result, 0, wild));
     REFUSES(reshard_map_result_link, reshard_strided_link, (result, 0, wild));
     REFUSES(reshard_map_result_use, reshard_map_use, (result, 0, wild));
@@ -179,11 +181,17 @@ static void try_plans(void)
             (NULL, w.layout, w.layout, RESHARD_F32, wild, &plan));
     REFUSES(reshard_error_get, reshard_error, (wild));
     REFUSES(reshard_error_put, reshard_error, (wild));
+    REFUSES(reshard_context_get_memory, reshard_memory_info, (NULL, wild));
+    REFUSES(reshard_mesh_get_info, reshard_mesh_info, (w.spec->mesh, wild));
+    REFUSES(reshard_spec_get_info, reshard_spec_info, (w.spec, wild));
+    REFUSES(reshard_layout_get_info, reshard_layout_info, (w.layout, wild));
+    REFUSES(reshard_plan_get_info, reshard_plan_info, (w.plan, wild));
+    REFUSES(reshard_device_mesh_get_info, reshard_device_mesh_info, (w.mesh, wild));
     REFUSES(reshard_plan_get_stats, reshard_plan_stats, (w.plan, wild, NULL));
     REFUSES(reshard_plan_stage_link, reshard_stage_link, (w.plan, 0, 0, wild));
     REFUSES(reshard_part_get_stats, reshard_part_stats, (w.part, wild));
     REFUSES(reshard_exec_create, reshard_exec_options, (NULL, w.plan, w.group, wild, &exec));
-    REFUSES(reshard_exchange_start, reshard_exchange, (NULL, w.group, wild, &work));
+    REFUSES(reshard_exchange_run, reshard_exchange, (NULL, w.group, wild, &work));
     REFUSES(reshard_cluster_parse, reshard_cluster, ("nodes=2", wild));
     REFUSES(reshard_plan_predict, reshard_cluster, (w.plan, wild, &prediction));
     REFUSES(reshard_prediction_stage, reshard_stage_prediction, (w.prediction, 0, wild));
@@ -215,6 +223,7 @@ static void try_checkpoints(void)
     REFUSES(reshard_checkpoint_open, reshard_checkpoint_options, (NULL, ".", wild, &checkpoint));
     REFUSES(reshard_checkpoint_value, reshard_stored_value, (w.checkpoint, 0, wild));
     REFUSES(reshard_checkpoint_text, reshard_stored_text, (w.other, 0, wild));
+    REFUSES(reshard_checkpoint_get_info, reshard_checkpoint_info, (w.checkpoint, wild));
     REFUSES(reshard_checkpoint_tensor, reshard_stored_tensor, (w.checkpoint, 0, wild));
     REFUSES(reshard_checkpoint_piece, reshard_stored_piece, (w.checkpoint, 0, 0, wild));
     REFUSES(reshard_checkpoint_read_rank, reshard_read_options, (w.other, 0, 1, &part, wild));
@@ -252,6 +261,7 @@ static void try_conversions(void)
     reshard_cuts *cuts = NULL;
     REFUSES(reshard_cuts_create, reshard_conversion_options, (w.other, wild, &cuts));
     assert_int_equal(reshard_cuts_create(w.other, NULL, &cuts), RESHARD_OK);
+    REFUSES(reshard_cuts_get_info, reshard_cuts_info, (cuts, wild));
     REFUSES(reshard_cuts_get_tensor, reshard_conversion_tensor, (cuts, 0, wild));
     reshard_cuts_destroy(cuts);
     REFUSES(reshard_conversion_check_target, reshard_conversion_run_options,
@@ -283,6 +293,14 @@ static reshard_status redistribute(void)
     return reshard_scope_close(scope);
 }
 
+static reshard_status exchange(void)
+{
+    reshard_scope *scope = NULL;
+    OK(reshard_scope_open(NULL, &scope));
+    assert_null(reshard_tensor_exchange(w.tensor, w.group, wild));
+    return reshard_scope_close(scope);
+}
+
 /* The loss of two rows, with the wild options; the other form is for models over ranks. */
 static reshard_status find_loss(bool of_model)
 {
@@ -291,8 +309,8 @@ static reshard_status find_loss(bool of_model)
     OK(reshard_tensor_create(NULL, RESHARD_F32, 2, (int64_t[]){2, 3}, &logits));
     OK(reshard_tensor_create(NULL, RESHARD_I64, 1, (int64_t[]){2}, &labels));
     OK(reshard_scope_open(NULL, &scope));
-    assert_null(of_model ? reshard_cross_entropy_loss_with(logits, labels, wild)
-                         : reshard_cross_entropy_with(logits, labels, wild));
+    assert_null(of_model ? reshard_cross_entropy_loss(logits, labels, wild)
+                         : reshard_cross_entropy(logits, labels, wild));
     reshard_status status = reshard_scope_close(scope);
     reshard_tensor_release(logits);
     reshard_tensor_release(labels);
@@ -341,8 +359,10 @@ static void try_tensors(void)
     refuse("reshard_tensor_redistribute", redistribute());
     refuse("reshard_tensor_redistribute_start", start());
     refuse("reshard_embedding_bag", embed_bags());
-    refuse("reshard_cross_entropy_with", find_loss(false));
-    refuse("reshard_cross_entropy_loss_with", find_loss(true));
+    refuse("reshard_tensor_exchange", exchange());
+    refuse("reshard_cross_entropy", find_loss(false));
+    refuse("reshard_cross_entropy_loss", find_loss(true));
+    REFUSES(reshard_tensor_get_info, reshard_tensor_info, (w.tensor, wild));
     REFUSES(reshard_tensor_plan_cache, reshard_plan_cache_counts, (w.tensor, wild));
     REFUSES(reshard_checkpoint_load_tensors, reshard_checkpoint_load_options,
             (w.other, w.group, 1, &named, wild));
@@ -367,8 +387,8 @@ static void try_modules(void)
     REFUSES(reshard_input_reshard_counts, reshard_saved_counts, (w.hook, wild));
     reshard_sharding_plan *plan = NULL;
     OK(reshard_sharding_plan_create(NULL, &plan));
-    REFUSES(reshard_sharding_plan_add_style, reshard_style,
-            (plan, "", (reshard_mesh *)reshard_spec_mesh(w.spec), 0, wild));
+    REFUSES(reshard_sharding_plan_add_style, reshard_style, (plan, "", w.spec->mesh, 0, wild));
+    REFUSES(reshard_sharding_plan_add_module, reshard_sharding_module, (plan, "", wild));
     reshard_sharding_plan_destroy(plan);
     REFUSES(reshard_linear_create, reshard_layer_options, (NULL, 4, 4, wild, &made));
     REFUSES(reshard_embedding_create, reshard_layer_options, (NULL, 4, 4, wild, &made));

@@ -3,6 +3,7 @@
 #include "base/arena.h"
 #include "base/context.h"
 #include "tests/support/check.h"
+#include "tests/support/info.h"
 
 #include <stdalign.h>
 #include <string.h>
@@ -34,7 +35,7 @@ static void test_arena__allocations_are_aligned_and_apart(void **state)
             assert_int_equal(memory[i][k], i % 251);
     }
     rs_arena_release(&arena);
-    assert_int_equal(reshard_context_bytes(context), 0);
+    assert_int_equal(info_memory(context).bytes, 0);
     reshard_context_destroy(context);
 }
 
@@ -44,7 +45,7 @@ static void test_arena__empty_ones_cost_nothing(void **state)
     reshard_context *context = make_context(0);
     rs_arena arena;
     rs_arena_init(&arena, context);
-    assert_int_equal(reshard_context_bytes(context), 0);
+    assert_int_equal(info_memory(context).bytes, 0);
     rs_arena_release(&arena);
     rs_arena_release(&arena);
     reshard_context_destroy(context);
@@ -72,11 +73,11 @@ static void test_arena__large_allocations_get_their_own_room(void **state)
     char *memory = rs_arena_allocate(&arena, large);
     assert_non_null(memory);
     memset(memory, 1, large);
-    assert_in_range(reshard_context_bytes(context), large, large + 4096);
+    assert_in_range(info_memory(context).bytes, large, large + 4096);
     assert_non_null(rs_arena_allocate(&arena, 1));
-    assert_in_range(reshard_context_bytes(context), large, large + ((size_t)1 << 20) + 4096);
+    assert_in_range(info_memory(context).bytes, large, large + ((size_t)1 << 20) + 4096);
     rs_arena_release(&arena);
-    assert_int_equal(reshard_context_bytes(context), 0);
+    assert_int_equal(info_memory(context).bytes, 0);
     reshard_context_destroy(context);
 }
 
@@ -102,7 +103,7 @@ static void test_arena__failure_has_words_and_keeps_the_rest(void **state)
     char *kept = rs_arena_allocate(&arena, 100);
     assert_non_null(kept);
     memset(kept, 7, 100);
-    size_t bytes = reshard_context_bytes(context);
+    size_t bytes = info_memory(context).bytes;
     assert_null(rs_arena_allocate(&arena, 20000));
     assert_int_equal(rs_allocation_status(), RESHARD_ERR_MEMORY_LIMIT);
     assert_null(rs_arena_allocate(&arena, SIZE_MAX));
@@ -110,12 +111,12 @@ static void test_arena__failure_has_words_and_keeps_the_rest(void **state)
     assert_null(rs_arena_allocate_array(&arena, SIZE_MAX / 2, 3));
     assert_int_equal(rs_allocation_status(), RESHARD_ERR_NO_MEMORY);
     assert_non_null(strstr(reshard_error_text(), "no memory"));
-    assert_int_equal(reshard_context_bytes(context), bytes);
+    assert_int_equal(info_memory(context).bytes, bytes);
     for (int i = 0; i < 100; i++)
         assert_int_equal(kept[i], 7);
     assert_non_null(rs_arena_allocate(&arena, 100));
     rs_arena_release(&arena);
-    assert_int_equal(reshard_context_bytes(context), 0);
+    assert_int_equal(info_memory(context).bytes, 0);
     reshard_context_destroy(context);
 }
 

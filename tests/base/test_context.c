@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "system/thread.h"
 #include "tests/support/check.h"
+#include "tests/support/info.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,8 +81,8 @@ static void test_context__null_is_not_counted(void **state)
     (void)state;
     void *memory = rs_allocate(NULL, 100);
     assert_non_null(memory);
-    assert_int_equal(reshard_context_bytes(NULL), 0);
-    assert_int_equal(reshard_context_bytes_peak(NULL), 0);
+    assert_int_equal(info_memory(NULL).bytes, 0);
+    assert_int_equal(info_memory(NULL).bytes_peak, 0);
     rs_release(NULL, memory, 100);
     rs_release(NULL, NULL, 100);
     reshard_context_reset_peak(NULL);
@@ -95,17 +96,17 @@ static void test_context__counts_bytes_and_their_peak(void **state)
 {
     (void)state;
     reshard_context *context = make_context(NULL, 0);
-    assert_int_equal(reshard_context_bytes(context), 0);
+    assert_int_equal(info_memory(context).bytes, 0);
     void *a = rs_allocate(context, 100);
     void *b = rs_allocate_array(context, 25, 8);
-    assert_int_equal(reshard_context_bytes(context), 300);
+    assert_int_equal(info_memory(context).bytes, 300);
     rs_release(context, a, 100);
-    assert_int_equal(reshard_context_bytes(context), 200);
-    assert_int_equal(reshard_context_bytes_peak(context), 300);
+    assert_int_equal(info_memory(context).bytes, 200);
+    assert_int_equal(info_memory(context).bytes_peak, 300);
     reshard_context_reset_peak(context);
-    assert_int_equal(reshard_context_bytes_peak(context), 200);
+    assert_int_equal(info_memory(context).bytes_peak, 200);
     rs_release(context, b, 200);
-    assert_int_equal(reshard_context_bytes(context), 0);
+    assert_int_equal(info_memory(context).bytes, 0);
     reshard_context_destroy(context);
 }
 
@@ -123,7 +124,7 @@ static void test_context__zero_bytes_give_a_pointer(void **state)
     rs_release(context, a, 0);
     rs_release(context, b, 0);
     rs_release(context, c, 0);
-    assert_int_equal(reshard_context_bytes(context), 0);
+    assert_int_equal(info_memory(context).bytes, 0);
     reshard_context_destroy(context);
     assert_int_equal(book.live, 0);
     assert_int_equal(book.wrong, 0);
@@ -151,12 +152,12 @@ static void test_context__limit_holds_exactly(void **state)
     assert_int_equal(rs_allocation_status(), RESHARD_ERR_MEMORY_LIMIT);
     assert_string_equal(reshard_error_text(),
                         "1 bytes more would exceed the limit of 1000 (1000 in use)");
-    assert_int_equal(reshard_context_bytes(context), 1000);
-    assert_int_equal(reshard_context_bytes_peak(context), 1000);
+    assert_int_equal(info_memory(context).bytes, 1000);
+    assert_int_equal(info_memory(context).bytes_peak, 1000);
     rs_release(context, all, 1000);
     assert_null(rs_allocate(context, 1001));
     assert_null(rs_allocate(context, SIZE_MAX));
-    assert_int_equal(reshard_context_bytes(context), 0);
+    assert_int_equal(info_memory(context).bytes, 0);
     all = rs_allocate(context, 1000);
     assert_non_null(all);
     rs_release(context, all, 1000);
@@ -176,7 +177,7 @@ static void test_context__impossible_sizes_fail_with_words(void **state)
         assert_null(rs_allocate_array(contexts[i], SIZE_MAX / 4, 8));
         assert_int_equal(rs_allocation_status(), RESHARD_ERR_NO_MEMORY);
         assert_non_null(strstr(reshard_error_text(), "items of 8 bytes"));
-        assert_int_equal(reshard_context_bytes(contexts[i]), 0);
+        assert_int_equal(info_memory(contexts[i]).bytes, 0);
     }
     reshard_context_destroy(counted);
 }
@@ -207,7 +208,7 @@ static void test_context__a_failing_allocator_is_not_counted(void **state)
     assert_null(rs_allocate(context, 10));
     assert_int_equal(rs_allocation_status(), RESHARD_ERR_NO_MEMORY);
     assert_string_equal(reshard_error_text(), "no memory for 10 bytes");
-    assert_int_equal(reshard_context_bytes(context), 0);
+    assert_int_equal(info_memory(context).bytes, 0);
     reshard_context_destroy(context);
     assert_int_equal(book.live, 0);
 }
@@ -243,7 +244,7 @@ static void test_grow__doubles_and_keeps_the_items(void **state)
         ((int64_t *)memory)[i] = i * i;
     }
     assert_int_equal(capacity, 1024);
-    assert_int_equal(reshard_context_bytes(context), 1024 * sizeof(int64_t));
+    assert_int_equal(info_memory(context).bytes, 1024 * sizeof(int64_t));
     for (int64_t i = 0; i < 1000; i++)
         assert_int_equal(((int64_t *)memory)[i], i * i);
     rs_release(context, memory, (size_t)capacity * sizeof(int64_t));
@@ -279,7 +280,7 @@ static void test_grow__failure_leaves_the_array(void **state)
                          RESHARD_ERR_NO_MEMORY);
         assert_ptr_equal(memory, before);
         assert_int_equal(capacity, 8);
-        assert_int_equal(reshard_context_bytes(context), 32);
+        assert_int_equal(info_memory(context).bytes, 32);
     }
     rs_release(context, memory, 32);
     reshard_context_destroy(context);
@@ -295,7 +296,7 @@ static void test_grow__limit_is_on_what_is_added(void **state)
     assert_int_equal(rs_grow(context, &memory, &capacity, 8, 4), RESHARD_OK);
     assert_int_equal(rs_grow(context, &memory, &capacity, 16, 4), RESHARD_OK);
     assert_int_equal(rs_grow(context, &memory, &capacity, 17, 4), RESHARD_ERR_MEMORY_LIMIT);
-    assert_int_equal(reshard_context_bytes(context), 64);
+    assert_int_equal(info_memory(context).bytes, 64);
     rs_release(context, memory, 64);
     reshard_context_destroy(context);
 }
@@ -384,8 +385,8 @@ static void test_context__threads_share_the_count(void **state)
         assert_int_equal(rs_thread_start(&threads[i], churn, context), RESHARD_OK);
     for (int i = 0; i < THREADS; i++)
         rs_thread_join(&threads[i]);
-    assert_int_equal(reshard_context_bytes(context), 0);
-    assert_in_range(reshard_context_bytes_peak(context), 96, 3 * 96);
+    assert_int_equal(info_memory(context).bytes, 0);
+    assert_in_range(info_memory(context).bytes_peak, 96, 3 * 96);
     reshard_context_destroy(context);
 }
 

@@ -4,6 +4,7 @@
 #include "base/kept.h"
 #include "system/thread.h"
 #include "tests/support/check.h"
+#include "tests/support/info.h"
 #include "tests/support/random.h"
 
 #include <stdio.h>
@@ -42,17 +43,17 @@ static void test_kept__the_next_of_the_same_size_gets_it(void **state)
     (void)state;
     reshard_context *context = make_context(0);
     void *first = take(context, 8 * MIB), *second = take(context, 8 * MIB);
-    assert_int_equal(reshard_context_bytes_kept(context), 0);
+    assert_int_equal(info_memory(context).bytes_kept, 0);
     rs_block_release(context, first, 8 * MIB);
-    assert_int_equal(reshard_context_bytes(context), 8 * MIB);
-    assert_int_equal(reshard_context_bytes_kept(context), 8 * MIB);
+    assert_int_equal(info_memory(context).bytes, 8 * MIB);
+    assert_int_equal(info_memory(context).bytes_kept, 8 * MIB);
     assert_ptr_equal(take(context, 8 * MIB), first);
-    assert_int_equal(reshard_context_bytes(context), 16 * MIB);
-    assert_int_equal(reshard_context_bytes_kept(context), 0);
+    assert_int_equal(info_memory(context).bytes, 16 * MIB);
+    assert_int_equal(info_memory(context).bytes_kept, 0);
     rs_block_release(context, first, 8 * MIB);
     rs_block_release(context, second, 8 * MIB);
-    assert_int_equal(reshard_context_bytes(context), 0);
-    assert_int_equal(reshard_context_bytes_peak(context), 16 * MIB);
+    assert_int_equal(info_memory(context).bytes, 0);
+    assert_int_equal(info_memory(context).bytes_peak, 16 * MIB);
     reshard_context_destroy(context); /* which leaks nothing, says the sanitizer */
 }
 
@@ -63,12 +64,12 @@ static void test_kept__not_what_is_small_nor_of_others(void **state)
     rs_block_release(context, take(context, MIB - 1), MIB - 1);
     rs_release(context, rs_allocate(context, 4 * MIB), 4 * MIB);
     rs_block_release(context, NULL, 4 * MIB);
-    assert_int_equal(reshard_context_bytes_kept(context), 0);
+    assert_int_equal(info_memory(context).bytes_kept, 0);
     rs_block_release(context, take(context, MIB), MIB);
-    assert_int_equal(reshard_context_bytes_kept(context), MIB);
+    assert_int_equal(info_memory(context).bytes_kept, MIB);
     reshard_context_destroy(context);
     rs_block_release(NULL, take(NULL, 4 * MIB), 4 * MIB);
-    assert_int_equal(reshard_context_bytes_kept(NULL), 0);
+    assert_int_equal(info_memory(NULL).bytes_kept, 0);
     reshard_context_trim(NULL);
 }
 
@@ -121,10 +122,10 @@ static void test_kept__the_oldest_goes_first(void **state)
         blocks[i] = take(context, MIB + i);
     for (size_t i = 0; i < BLOCKS; i++)
         rs_block_release(context, blocks[i], MIB + i);
-    assert_int_equal(reshard_context_bytes_kept(context), 32 * MIB + BLOCKS * (BLOCKS - 1) / 2);
+    assert_int_equal(info_memory(context).bytes_kept, 32 * MIB + BLOCKS * (BLOCKS - 1) / 2);
     for (size_t i = 1; i < BLOCKS; i++)
         assert_ptr_equal(take(context, MIB + i), blocks[i]);
-    assert_int_equal(reshard_context_bytes_kept(context), 0);
+    assert_int_equal(info_memory(context).bytes_kept, 0);
     for (size_t i = 1; i < BLOCKS; i++)
         rs_block_release(context, blocks[i], MIB + i);
     reshard_context_destroy(context);
@@ -137,22 +138,22 @@ static void test_kept__makes_way_at_the_limit(void **state)
     reshard_context *context = make_context(10 * MIB);
     rs_block_release(context, take(context, 4 * MIB), 4 * MIB);
     rs_release(context, rs_allocate(context, 6 * MIB), 6 * MIB);
-    assert_int_equal(reshard_context_bytes_kept(context), 4 * MIB); /* there is room for both */
+    assert_int_equal(info_memory(context).bytes_kept, 4 * MIB); /* there is room for both */
     void *other = rs_allocate(context, 7 * MIB);
     assert_non_null(other);
-    assert_int_equal(reshard_context_bytes_kept(context), 0);
+    assert_int_equal(info_memory(context).bytes_kept, 0);
     assert_null(rs_block_allocate(context, 4 * MIB));
     assert_int_equal(rs_allocation_status(), RESHARD_ERR_MEMORY_LIMIT);
-    assert_int_equal(reshard_context_bytes(context), 7 * MIB);
+    assert_int_equal(info_memory(context).bytes, 7 * MIB);
     rs_release(context, other, 7 * MIB);
 
     void *items = NULL;
     int64_t capacity = 0;
     assert_int_equal(rs_grow(context, &items, &capacity, 8, 8), RESHARD_OK);
     rs_block_release(context, take(context, 9 * MIB), 9 * MIB);
-    assert_int_equal(reshard_context_bytes_kept(context), 9 * MIB);
+    assert_int_equal(info_memory(context).bytes_kept, 9 * MIB);
     assert_int_equal(rs_grow(context, &items, &capacity, 1 << 20, 8), RESHARD_OK);
-    assert_int_equal(reshard_context_bytes_kept(context), 0);
+    assert_int_equal(info_memory(context).bytes_kept, 0);
     rs_release(context, items, (size_t)capacity * 8);
     reshard_context_destroy(context);
 }
@@ -185,12 +186,12 @@ static void test_kept__never_more_than_was_in_use(void **state)
         }
         if (draw_below(&random, 500) == 0) {
             reshard_context_trim(context);
-            assert_int_equal(reshard_context_bytes_kept(context), 0);
+            assert_int_equal(info_memory(context).bytes_kept, 0);
             most = in_use;
         }
         most = in_use > most ? in_use : most;
-        size_t kept = reshard_context_bytes_kept(context);
-        assert_int_equal(reshard_context_bytes(context), in_use);
+        size_t kept = info_memory(context).bytes_kept;
+        assert_int_equal(info_memory(context).bytes, in_use);
         assert_true(in_use + kept <= most);
     }
     for (int i = 0; i < BLOCKS; i++)
@@ -220,7 +221,7 @@ static void test_kept__trim_gives_memory_back_to_the_system(void **state)
     rs_block_release(context, memory, 64 * MIB);
     size_t before = resident_bytes();
     reshard_context_trim(context);
-    assert_int_equal(reshard_context_bytes_kept(context), 0);
+    assert_int_equal(info_memory(context).bytes_kept, 0);
     assert_true(resident_bytes() + 60 * MIB < before);
     reshard_context_destroy(context);
 }
@@ -251,8 +252,8 @@ static void test_kept__makes_way_when_malloc_fails(void **state)
     assert_non_null(small);
     assert_null(none);
     assert_int_equal(status, RESHARD_ERR_NO_MEMORY);
-    assert_int_equal(reshard_context_bytes(context), 450 * MIB);
-    assert_int_equal(reshard_context_bytes_kept(context), 0);
+    assert_int_equal(info_memory(context).bytes, 450 * MIB);
+    assert_int_equal(info_memory(context).bytes_kept, 0);
     rs_block_release(context, small, 150 * MIB);
     rs_block_release(context, b, 300 * MIB);
     reshard_context_destroy(context);
@@ -281,8 +282,8 @@ static void test_kept__makes_way_when_realloc_fails(void **state)
     assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
     assert_int_equal(status, RESHARD_OK);
     assert_int_equal(capacity, 256);
-    assert_int_equal(reshard_context_bytes(context), 256 * MIB);
-    assert_int_equal(reshard_context_bytes_kept(context), 0);
+    assert_int_equal(info_memory(context).bytes, 256 * MIB);
+    assert_int_equal(info_memory(context).bytes_kept, 0);
     rs_release(context, items, 256 * MIB);
     reshard_context_destroy(context);
 }
@@ -315,7 +316,7 @@ static void churn(void *user)
         rs_thread_yield();
         w->wrong += memcmp(memory, &mark, sizeof mark) != 0 ||
                     memcmp(memory + bytes - sizeof mark, &mark, sizeof mark) != 0;
-        w->over += reshard_context_bytes(w->context) > w->limit;
+        w->over += info_memory(w->context).bytes > w->limit;
         rs_block_release(w->context, memory, bytes);
         if (turn % 100 == 99)
             reshard_context_trim(w->context);
@@ -338,8 +339,8 @@ static void test_kept__threads_never_share_a_block(void **state)
         assert_int_equal(workers[i].wrong, 0);
         assert_int_equal(workers[i].over, 0);
     }
-    assert_int_equal(reshard_context_bytes(context), 0);
-    assert_true(reshard_context_bytes_kept(context) <= 7 * MIB);
+    assert_int_equal(info_memory(context).bytes, 0);
+    assert_true(info_memory(context).bytes_kept <= 7 * MIB);
     reshard_context_destroy(context);
 }
 
@@ -402,8 +403,8 @@ static void check_nothing_lost(size_t bytes_max)
     visited = NULL;
     assert_int_equal(visits, 40);
     assert_int_equal(lost, 0);
-    assert_int_equal(reshard_context_bytes(context), 0);
-    assert_int_equal(reshard_context_bytes_kept(context), bytes);
+    assert_int_equal(info_memory(context).bytes, 0);
+    assert_int_equal(info_memory(context).bytes_kept, bytes);
     reshard_context_destroy(context);
 }
 

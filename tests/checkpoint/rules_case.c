@@ -2,6 +2,8 @@
 /* rules_case.c - rules applied as text. */
 #include "rules_case.h"
 
+#include "spec/spec.h"
+
 #include <reshard/layout.h>
 
 #include <stdio.h>
@@ -52,7 +54,7 @@ reshard_mesh *rules_case_mesh(const char *text)
         fprintf(stderr, "%s\n", reshard_error_text());
         return NULL;
     }
-    reshard_mesh *mesh = reshard_mesh_retain((reshard_mesh *)(uintptr_t)reshard_spec_mesh(spec));
+    reshard_mesh *mesh = reshard_mesh_retain(spec->mesh);
     reshard_spec_release(spec);
     return mesh;
 }

@@ -3,9 +3,11 @@
  * Reading boxes: a tensor whose elements are their own indices, stored in several splits, gives the
  * same elements for every box, whatever files they lie in.
  */
+#include "layout/layout.h"
 #include "system/file.h"
 #include "tests/support/check.h"
 #include "tests/support/harness.h"
+#include "tests/support/info.h"
 #include "tests/support/random.h"
 
 #include <reshard/conversion.h>
@@ -91,15 +93,15 @@ static void check_boxes(const char *path, const reshard_checkpoint_options *opti
     int64_t index = -1;
     draw_seed(&draw, harness_seed());
     assert_int_equal(reshard_checkpoint_open(NULL, path, options, &checkpoint), RESHARD_OK);
-    assert_int_equal(reshard_checkpoint_tensor_count(checkpoint), 1);
+    assert_int_equal(info_checkpoint(checkpoint).tensor_count, 1);
     assert_int_equal(reshard_checkpoint_find(checkpoint, "w", 1, &index), RESHARD_OK);
     assert_int_equal(reshard_checkpoint_find(checkpoint, "v", 1, &index), RESHARD_ERR_NOT_FOUND);
     assert_int_equal(reshard_checkpoint_tensor(checkpoint, 0, &tensor), RESHARD_OK);
     assert_int_equal(tensor.piece_count, piece_count);
     assert_int_equal(tensor.bytes, 4 * COUNT);
     assert_int_equal(reshard_checkpoint_layout(checkpoint, 0, &layout), RESHARD_OK);
-    assert_int_equal(reshard_layout_rank_count(layout),
-                     piece_count == 1 ? 1 : reshard_checkpoint_disk_file_count(checkpoint));
+    assert_int_equal(layout->rank_count,
+                     piece_count == 1 ? 1 : info_checkpoint(checkpoint).disk_file_count);
     reshard_layout_release(layout);
     for (int i = 0; i < 100; i++)
         check_box(checkpoint, &draw);

@@ -8,6 +8,7 @@
 
 #include "tests/support/check.h"
 #include "tests/support/context.h"
+#include "tests/support/info.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -66,7 +67,7 @@ static reshard_status convert_from(const char *source, convert_faults *given, co
     assert_int_equal(reshard_context_create(NULL, &context), RESHARD_OK);
     rs_file_calls_set(context, &calls);
     reshard_status status = convert(context, source, files.target, &now);
-    assert_int_equal(reshard_context_bytes(context), 0);
+    assert_int_equal(info_memory(context).bytes, 0);
     reshard_context_destroy(context);
     return status;
 }
@@ -339,7 +340,7 @@ static reshard_status convert_meddled(meddler *m, const char *source, const char
     assert_int_equal(reshard_context_create(NULL, &context), RESHARD_OK);
     rs_file_calls_set(context, &calls);
     reshard_status status = convert(context, source, target, chosen);
-    assert_int_equal(reshard_context_bytes(context), 0);
+    assert_int_equal(info_memory(context).bytes, 0);
     reshard_context_destroy(context);
     return status;
 }

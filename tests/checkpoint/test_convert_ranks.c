@@ -8,6 +8,7 @@
 
 #include "tests/support/check.h"
 #include "tests/support/context.h"
+#include "tests/support/info.h"
 
 #include <reshard/sim.h>
 
@@ -106,7 +107,7 @@ static reshard_status convert_rank(void *user, reshard_group *group)
     all->statuses[rank] = status;
     if (status != RESHARD_OK)
         (void)snprintf(all->texts[rank], sizeof all->texts[rank], "%s", reshard_error_text());
-    all->left_bytes[rank] = reshard_context_bytes(context);
+    all->left_bytes[rank] = info_memory(context).bytes;
     reshard_context_destroy(context);
     /* A rank that left with an error would break the group for those who are about to hear of it.*/
     return status == RESHARD_ERR_GROUP_BROKEN ? status : RESHARD_OK;

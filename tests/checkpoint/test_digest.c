@@ -5,6 +5,7 @@
  */
 #include "tests/support/check.h"
 #include "tests/support/context.h"
+#include "tests/support/info.h"
 
 #include <reshard/checkpoint.h>
 
@@ -117,7 +118,7 @@ static reshard_status digest_watched(watcher *seen, attempt *given)
         .size = sizeof options, .progress = watch, .cancelled = ask, .user = seen};
     assert_int_equal(reshard_context_create(&options, &context), RESHARD_OK);
     reshard_status status = digest_file(context, given);
-    assert_int_equal(reshard_context_bytes(context), 0);
+    assert_int_equal(info_memory(context).bytes, 0);
     reshard_context_destroy(context);
     return status;
 }

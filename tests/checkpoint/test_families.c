@@ -5,7 +5,9 @@
  * ones, padding and copied heads included.
  */
 #include "checkpoint/rules/rules.h"
+#include "layout/layout.h"
 #include "rules_case.h"
+#include "spec/spec.h"
 #include "tests/support/check.h"
 #include "tests/support/harness.h"
 
@@ -249,9 +251,9 @@ static void check_recovered(const rs_rules *rules, const rs_rules_keys *keys, re
     assert_memory_equal(found.padded_shape, applied->padded_shape, bytes);
     rs_rule_result_release(&found);
     /* One row more in one file is not believed, unless that file is all there is. */
-    files.wrong = reshard_mesh_size(mesh) - 1;
+    files.wrong = mesh->size - 1;
     int64_t local[RESHARD_NDIM_MAX];
-    if (applied->ndim > 0 && reshard_layout_rank_count(files.layout) > 1 &&
+    if (applied->ndim > 0 && files.layout->rank_count > 1 &&
         tell_shape(&files, files.wrong, local)) {
         reshard_status status =
             rs_rules_recover(rules, mesh, keys, name, strlen(name), &locals, &found);

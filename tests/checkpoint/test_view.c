@@ -6,6 +6,7 @@
  */
 #include "tests/support/check.h"
 #include "tests/support/context.h"
+#include "tests/support/info.h"
 
 #include <reshard/checkpoint_live.h>
 #include <reshard/comparison.h>
@@ -79,7 +80,7 @@ static void test_view__every_box(void **state)
     (void)state;
     reshard_checkpoint *checkpoint = open_file(NULL), *view = NULL;
     assert_int_equal(make_view(checkpoint, &view), RESHARD_OK);
-    assert_int_equal(reshard_checkpoint_tensor_count(view), 3);
+    assert_int_equal(info_checkpoint(view).tensor_count, 3);
     for (int64_t r0 = 0; r0 < 2 * ROWS; r0++) {
         for (int64_t r1 = r0 + 1; r1 <= 2 * ROWS; r1++) {
             int64_t c0 = (r0 + r1) % COLUMNS, c1 = c0 + 1 + r1 % (COLUMNS - c0);

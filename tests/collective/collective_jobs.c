@@ -326,45 +326,8 @@ void forget_job(job *j)
 
 /* ---- calling --------------------------------------------------------------------------------- */
 
-static reshard_status call_blocking(reshard_context *context, job *j, reshard_group *group)
-{
-    int32_t rank = reshard_group_rank(group);
-    const int64_t *counts = j->has_counts ? j->counts : NULL;
-    const void *source = j->sources[rank];
-    void *target = j->targets[rank];
-    const void *const *sources = (const void *const *)j->source_lists[rank];
-    void *const *targets = j->target_lists[rank];
-    int64_t receives[RANKS_MAX];
-    for (int32_t i = 0; i < j->size; i++)
-        receives[i] = j->matrix[i][rank];
-    switch (j->what) {
-    case ALL_GATHER:
-        return reshard_all_gather(context, group, j->dtype, j->count, counts, source, target);
-    case REDUCE_SCATTER:
-        return reshard_reduce_scatter(context, group, j->dtype, j->reduction, j->count, counts,
-                                      source, target);
-    case ALL_REDUCE:
-        return reshard_all_reduce(context, group, j->dtype, j->reduction, j->count, source, target);
-    case BROADCAST:
-        return reshard_broadcast(context, group, j->dtype, j->root, j->count, source, target);
-    case SCATTER:
-        return reshard_scatter(context, group, j->dtype, j->root, j->count, counts, source, target);
-    case GATHER:
-        return reshard_gather(context, group, j->dtype, j->root, j->count, counts, source, target);
-    case REDUCE:
-        return reshard_reduce(context, group, j->dtype, j->reduction, j->root, j->count, source,
-                              target);
-    case ALL_TO_ALL_SINGLE:
-        return reshard_all_to_all_single(context, group, j->dtype, j->matrix[rank], receives,
-                                         source, target);
-    default:
-        return reshard_all_to_all(context, group, j->dtype, j->matrix[rank], receives, sources,
-                                  targets);
-    }
-}
-
-static reshard_status call_started(reshard_context *context, job *j, reshard_group *group,
-                                   reshard_work **out_work)
+reshard_status call_job(reshard_context *context, job *j, reshard_group *group,
+                        reshard_work **out_work)
 {
     static const reshard_exchange_kind kinds[] = {
 #define KIND(name) [name] = RESHARD_##name,
@@ -388,14 +351,7 @@ static reshard_status call_started(reshard_context *context, job *j, reshard_gro
                                        .target = j->targets[rank],
                                        .sources = (const void *const *)j->source_lists[rank],
                                        .targets = j->target_lists[rank]};
-    return reshard_exchange_start(context, group, &exchange, out_work);
-}
-
-reshard_status call_job(reshard_context *context, job *j, reshard_group *group,
-                        reshard_work **out_work)
-{
-    return out_work == NULL ? call_blocking(context, j, group)
-                            : call_started(context, j, group, out_work);
+    return reshard_exchange_run(context, group, &exchange, out_work);
 }
 
 /* ---- running --------------------------------------------------------------------------------- */

@@ -27,160 +27,278 @@ static reshard_status ask_negative_counts(reshard_group *g, int32_t r, const voi
 {
     (void)r;
     const int64_t counts[] = {1, -1, 2};
-    return reshard_all_gather(NULL, g, RESHARD_I32, 0, counts, s, t);
+    return reshard_exchange_run(NULL, g,
+                                RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_ALL_GATHER,
+                                                .dtype = RESHARD_I32, .count = 0, .counts = counts,
+                                                .source = s, .target = t),
+                                NULL);
 }
 
 static reshard_status ask_negative_count(reshard_group *g, int32_t r, const void *s, void *t)
 {
-    return reshard_all_reduce(NULL, g, RESHARD_I32, RESHARD_SUM, r == 2 ? -5 : 5, s, t);
+    return reshard_exchange_run(NULL, g,
+                                RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_ALL_REDUCE,
+                                                .dtype = RESHARD_I32, .reduction = RESHARD_SUM,
+                                                .count = r == 2 ? -5 : 5, .source = s, .target = t),
+                                NULL);
 }
 
 static reshard_status ask_high_root(reshard_group *g, int32_t r, const void *s, void *t)
 {
     (void)r;
-    return reshard_broadcast(NULL, g, RESHARD_I32, 3, 2, s, t);
+    return reshard_exchange_run(NULL, g,
+                                RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_BROADCAST,
+                                                .dtype = RESHARD_I32, .root = 3, .count = 2,
+                                                .source = s, .target = t),
+                                NULL);
 }
 
 static reshard_status ask_negative_root(reshard_group *g, int32_t r, const void *s, void *t)
 {
-    return reshard_gather(NULL, g, RESHARD_I32, r == 1 ? -1 : 0, 2, NULL, s, t);
+    return reshard_exchange_run(NULL, g,
+                                RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_GATHER,
+                                                .dtype = RESHARD_I32, .root = r == 1 ? -1 : 0,
+                                                .count = 2, .source = s, .target = t),
+                                NULL);
 }
 
 static reshard_status ask_other_root(reshard_group *g, int32_t r, const void *s, void *t)
 {
-    return reshard_reduce(NULL, g, RESHARD_I32, RESHARD_SUM, r == 1 ? 1 : 0, 2, s, t);
+    return reshard_exchange_run(NULL, g,
+                                RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_REDUCE,
+                                                .dtype = RESHARD_I32, .reduction = RESHARD_SUM,
+                                                .root = r == 1 ? 1 : 0, .count = 2, .source = s,
+                                                .target = t),
+                                NULL);
 }
 
 static reshard_status ask_other_counts(reshard_group *g, int32_t r, const void *s, void *t)
 {
     const int64_t other[] = {2, 1, 3};
-    return reshard_all_gather(NULL, g, RESHARD_I32, 0, r == 2 ? other : equal_counts, s, t);
+    return reshard_exchange_run(NULL, g,
+                                RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_ALL_GATHER,
+                                                .dtype = RESHARD_I32, .count = 0,
+                                                .counts = r == 2 ? other : equal_counts,
+                                                .source = s, .target = t),
+                                NULL);
 }
 
 static reshard_status ask_other_dtype(reshard_group *g, int32_t r, const void *s, void *t)
 {
-    return reshard_all_gather(NULL, g, r == 1 ? RESHARD_F32 : RESHARD_I32, 2, NULL, s, t);
+    return reshard_exchange_run(NULL, g,
+                                RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_ALL_GATHER,
+                                                .dtype = r == 1 ? RESHARD_F32 : RESHARD_I32,
+                                                .count = 2, .source = s, .target = t),
+                                NULL);
 }
 
 static reshard_status ask_other_reduction(reshard_group *g, int32_t r, const void *s, void *t)
 {
     reshard_reduction reduction = r == 0 ? RESHARD_MAX : RESHARD_SUM;
-    return reshard_reduce_scatter(NULL, g, RESHARD_I32, reduction, 2, NULL, s, t);
+    return reshard_exchange_run(NULL, g,
+                                RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_REDUCE_SCATTER,
+                                                .dtype = RESHARD_I32, .reduction = reduction,
+                                                .count = 2, .source = s, .target = t),
+                                NULL);
 }
 
 static reshard_status ask_other_call(reshard_group *g, int32_t r, const void *s, void *t)
 {
-    return r == 2 ? reshard_broadcast(NULL, g, RESHARD_I32, 0, 6, s, t)
-                  : reshard_all_gather(NULL, g, RESHARD_I32, 2, NULL, s, t);
+    return r == 2
+               ? reshard_exchange_run(NULL, g,
+                                      RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_BROADCAST,
+                                                      .dtype = RESHARD_I32, .root = 0, .count = 6,
+                                                      .source = s, .target = t),
+                                      NULL)
+               : reshard_exchange_run(NULL, g,
+                                      RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_ALL_GATHER,
+                                                      .dtype = RESHARD_I32, .count = 2, .source = s,
+                                                      .target = t),
+                                      NULL);
 }
 
 static reshard_status ask_no_reduction(reshard_group *g, int32_t r, const void *s, void *t)
 {
     (void)r;
-    return reshard_all_reduce(NULL, g, RESHARD_I32, (reshard_reduction)99, 2, s, t);
+    return reshard_exchange_run(
+        NULL, g,
+        RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_ALL_REDUCE, .dtype = RESHARD_I32,
+                        .reduction = (reshard_reduction)99, .count = 2, .source = s, .target = t),
+        NULL);
 }
 
 static reshard_status ask_no_dtype(reshard_group *g, int32_t r, const void *s, void *t)
 {
-    return reshard_all_gather(NULL, g, r == 1 ? (reshard_dtype)99 : RESHARD_I32, 2, NULL, s, t);
+    return reshard_exchange_run(NULL, g,
+                                RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_ALL_GATHER,
+                                                .dtype = r == 1 ? (reshard_dtype)99 : RESHARD_I32,
+                                                .count = 2, .source = s, .target = t),
+                                NULL);
 }
 
 static reshard_status ask_half_bytes(reshard_group *g, int32_t r, const void *s, void *t)
 {
     (void)r;
-    return reshard_all_gather(NULL, g, RESHARD_F4, 3, NULL, s, t);
+    return reshard_exchange_run(NULL, g,
+                                RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_ALL_GATHER,
+                                                .dtype = RESHARD_F4, .count = 3, .source = s,
+                                                .target = t),
+                                NULL);
 }
 
 /* As many bytes, but not the same type. */
 static reshard_status ask_other_half_bytes(reshard_group *g, int32_t r, const void *s, void *t)
 {
-    return reshard_all_gather(NULL, g, r == 2 ? RESHARD_U8 : RESHARD_F4, r == 2 ? 1 : 2, NULL, s,
-                              t);
+    return reshard_exchange_run(NULL, g,
+                                RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_ALL_GATHER,
+                                                .dtype = r == 2 ? RESHARD_U8 : RESHARD_F4,
+                                                .count = r == 2 ? 1 : 2, .source = s, .target = t),
+                                NULL);
 }
 
 static reshard_status ask_half_sums(reshard_group *g, int32_t r, const void *s, void *t)
 {
     (void)r;
-    return reshard_all_reduce(NULL, g, RESHARD_F4, RESHARD_SUM, 2, s, t);
+    return reshard_exchange_run(NULL, g,
+                                RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_ALL_REDUCE,
+                                                .dtype = RESHARD_F4, .reduction = RESHARD_SUM,
+                                                .count = 2, .source = s, .target = t),
+                                NULL);
 }
 
 static reshard_status ask_complex_min(reshard_group *g, int32_t r, const void *s, void *t)
 {
-    return reshard_reduce(NULL, g, r == 1 ? RESHARD_C64 : RESHARD_F32, RESHARD_MIN, 0, 1, s, t);
+    return reshard_exchange_run(NULL, g,
+                                RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_REDUCE,
+                                                .dtype = r == 1 ? RESHARD_C64 : RESHARD_F32,
+                                                .reduction = RESHARD_MIN, .root = 0, .count = 1,
+                                                .source = s, .target = t),
+                                NULL);
 }
 
 static reshard_status ask_float_bits(reshard_group *g, int32_t r, const void *s, void *t)
 {
     (void)r;
-    return reshard_reduce_scatter(NULL, g, RESHARD_F32, RESHARD_BXOR, 1, NULL, s, t);
+    return reshard_exchange_run(NULL, g,
+                                RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_REDUCE_SCATTER,
+                                                .dtype = RESHARD_F32, .reduction = RESHARD_BXOR,
+                                                .count = 1, .source = s, .target = t),
+                                NULL);
 }
 
 static reshard_status ask_other_single(reshard_group *g, int32_t r, const void *s, void *t)
 {
-    return reshard_all_to_all_single(NULL, g, r == 0 ? RESHARD_F32 : RESHARD_I32, equal_counts,
-                                     equal_counts, s, t);
+    return reshard_exchange_run(
+        NULL, g,
+        RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_ALL_TO_ALL_SINGLE,
+                        .dtype = r == 0 ? RESHARD_F32 : RESHARD_I32, .send_counts = equal_counts,
+                        .receive_counts = equal_counts, .source = s, .target = t),
+        NULL);
 }
 
 static reshard_status ask_almost_in_place(reshard_group *g, int32_t r, const void *s, void *t)
 {
-    return reshard_all_reduce(NULL, g, RESHARD_I32, RESHARD_SUM, 2,
-                              r == 2 ? (char *)t + 4 : (const char *)s, t);
+    return reshard_exchange_run(
+        NULL, g,
+        RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_ALL_REDUCE, .dtype = RESHARD_I32,
+                        .reduction = RESHARD_SUM, .count = 2,
+                        .source = r == 2 ? (char *)t + 4 : (const char *)s, .target = t),
+        NULL);
 }
 
 static reshard_status ask_missing_target(reshard_group *g, int32_t r, const void *s, void *t)
 {
-    return reshard_all_gather(NULL, g, RESHARD_I32, 2, NULL, s, r == 1 ? NULL : t);
+    return reshard_exchange_run(NULL, g,
+                                RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_ALL_GATHER,
+                                                .dtype = RESHARD_I32, .count = 2, .source = s,
+                                                .target = r == 1 ? NULL : t),
+                                NULL);
 }
 
 static reshard_status ask_overlap(reshard_group *g, int32_t r, const void *s, void *t)
 {
-    return reshard_all_gather(NULL, g, RESHARD_I32, 2, equal_counts,
-                              r == 1 ? (char *)t + 20 : (const char *)s, t);
+    return reshard_exchange_run(
+        NULL, g,
+        RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_ALL_GATHER, .dtype = RESHARD_I32,
+                        .count = 2, .counts = equal_counts,
+                        .source = r == 1 ? (char *)t + 20 : (const char *)s, .target = t),
+        NULL);
 }
 
 static reshard_status ask_too_much(reshard_group *g, int32_t r, const void *s, void *t)
 {
     (void)r;
-    return reshard_all_gather(NULL, g, RESHARD_I32, INT64_MAX / 2, NULL, s, t);
+    return reshard_exchange_run(NULL, g,
+                                RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_ALL_GATHER,
+                                                .dtype = RESHARD_I32, .count = INT64_MAX / 2,
+                                                .source = s, .target = t),
+                                NULL);
 }
 
 static reshard_status ask_too_many_bytes(reshard_group *g, int32_t r, const void *s, void *t)
 {
     (void)r;
-    return reshard_broadcast(NULL, g, RESHARD_I32, 0, INT64_MAX / 2, s, t);
+    return reshard_exchange_run(NULL, g,
+                                RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_BROADCAST,
+                                                .dtype = RESHARD_I32, .root = 0,
+                                                .count = INT64_MAX / 2, .source = s, .target = t),
+                                NULL);
 }
 
 static reshard_status ask_other_receive(reshard_group *g, int32_t r, const void *s, void *t)
 {
     const int64_t receives[] = {2, r == 2 ? 1 : 2, 2};
-    return reshard_all_to_all_single(NULL, g, RESHARD_I32, equal_counts, receives, s, t);
+    return reshard_exchange_run(NULL, g,
+                                RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_ALL_TO_ALL_SINGLE,
+                                                .dtype = RESHARD_I32, .send_counts = equal_counts,
+                                                .receive_counts = receives, .source = s,
+                                                .target = t),
+                                NULL);
 }
 
 /* More than is sent: the others' parts would lie behind it. */
 static reshard_status ask_more(reshard_group *g, int32_t r, const void *s, void *t)
 {
     const int64_t receives[] = {r == 1 ? 3 : 2, 2, 2};
-    return reshard_all_to_all_single(NULL, g, RESHARD_I32, equal_counts, receives, s, t);
+    return reshard_exchange_run(NULL, g,
+                                RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_ALL_TO_ALL_SINGLE,
+                                                .dtype = RESHARD_I32, .send_counts = equal_counts,
+                                                .receive_counts = receives, .source = s,
+                                                .target = t),
+                                NULL);
 }
 
 static reshard_status ask_negative_send(reshard_group *g, int32_t r, const void *s, void *t)
 {
     const int64_t sends[] = {2, 2, r == 0 ? -2 : 2};
-    return reshard_all_to_all_single(NULL, g, RESHARD_I32, sends, equal_counts, s, t);
+    return reshard_exchange_run(NULL, g,
+                                RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_ALL_TO_ALL_SINGLE,
+                                                .dtype = RESHARD_I32, .send_counts = sends,
+                                                .receive_counts = equal_counts, .source = s,
+                                                .target = t),
+                                NULL);
 }
 
 static reshard_status ask_without_counts(reshard_group *g, int32_t r, const void *s, void *t)
 {
-    return reshard_all_to_all_single(NULL, g, RESHARD_I32, equal_counts,
-                                     r == 1 ? NULL : equal_counts, s, t);
+    return reshard_exchange_run(NULL, g,
+                                RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_ALL_TO_ALL_SINGLE,
+                                                .dtype = RESHARD_I32, .send_counts = equal_counts,
+                                                .receive_counts = r == 1 ? NULL : equal_counts,
+                                                .source = s, .target = t),
+                                NULL);
 }
 
 static reshard_status ask_without_list(reshard_group *g, int32_t r, const void *s, void *t)
 {
     const void *sources[] = {s, s, s};
     void *targets[] = {t, (char *)t + 8, (char *)t + 16};
-    return reshard_all_to_all(NULL, g, RESHARD_I32, equal_counts, equal_counts, sources,
-                              r == 1 ? NULL : targets);
+    return reshard_exchange_run(NULL, g,
+                                RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_ALL_TO_ALL,
+                                                .dtype = RESHARD_I32, .send_counts = equal_counts,
+                                                .receive_counts = equal_counts, .sources = sources,
+                                                .targets = r == 1 ? NULL : targets),
+                                NULL);
 }
 
 static reshard_status ask_unknown_kind(reshard_group *g, int32_t r, const void *s, void *t)
@@ -193,7 +311,7 @@ static reshard_status ask_unknown_kind(reshard_group *g, int32_t r, const void *
                                        .source = s,
                                        .target = t};
     reshard_work *work = NULL;
-    return reshard_exchange_start(NULL, g, &exchange, &work);
+    return reshard_exchange_run(NULL, g, &exchange, &work);
 }
 
 /* A struct that was never filled in fails on all ranks, too. */
@@ -206,40 +324,33 @@ static reshard_status ask_unset_struct(reshard_group *g, int32_t r, const void *
                                        .source = s,
                                        .target = t};
     reshard_work *work = NULL;
-    return reshard_exchange_start(NULL, g, &exchange, &work);
+    return reshard_exchange_run(NULL, g, &exchange, &work);
 }
 
-static reshard_status ask_chunks(bool reshuffle, reshard_group *g, reshard_chunks from,
-                                 reshard_chunks to, const void *s, void *t)
+static reshard_status ask_chunks(reshard_group *g, reshard_chunks from, reshard_chunks to,
+                                 const void *s, void *t)
 {
     const int64_t shape[] = {3, 2};
-    return (reshuffle ? reshard_reshuffle_local_shard : reshard_reshard_local_shard)(
-        NULL, g, 2, shape, RESHARD_I32, &from, &to, s, t);
-}
-
-static reshard_status ask_reshuffle(reshard_group *g, int32_t r, const void *s, void *t)
-{
-    (void)r;
-    return ask_chunks(true, g, (reshard_chunks){-1, 3, NULL}, (reshard_chunks){0, 3, NULL}, s, t);
+    return reshard_reshard_local_shard(NULL, g, 2, shape, RESHARD_I32, &from, &to, s, t);
 }
 
 static reshard_status ask_high_dim(reshard_group *g, int32_t r, const void *s, void *t)
 {
-    return ask_chunks(false, g, (reshard_chunks){0, 3, NULL},
-                      (reshard_chunks){r == 2 ? 2 : 1, 3, NULL}, s, t);
+    return ask_chunks(g, (reshard_chunks){0, 3, NULL}, (reshard_chunks){r == 2 ? 2 : 1, 3, NULL}, s,
+                      t);
 }
 
 static reshard_status ask_foreign_rank(reshard_group *g, int32_t r, const void *s, void *t)
 {
     (void)r;
-    return ask_chunks(false, g, (reshard_chunks){0, 3, NULL}, (reshard_chunks){0, 4, NULL}, s, t);
+    return ask_chunks(g, (reshard_chunks){0, 3, NULL}, (reshard_chunks){0, 4, NULL}, s, t);
 }
 
 static reshard_status ask_rank_twice(reshard_group *g, int32_t r, const void *s, void *t)
 {
     (void)r;
     const int32_t ranks[] = {0, 1, 0};
-    return ask_chunks(true, g, (reshard_chunks){0, 3, NULL}, (reshard_chunks){0, 3, ranks}, s, t);
+    return ask_chunks(g, (reshard_chunks){0, 3, NULL}, (reshard_chunks){0, 3, ranks}, s, t);
 }
 
 static const refusal refusals[] = {
@@ -272,10 +383,9 @@ static const refusal refusals[] = {
     {"without list", ask_without_list, RESHARD_ERR_INVALID, "rank 1:", "targets"},
     {"unknown kind", ask_unknown_kind, RESHARD_ERR_INVALID, "rank 1:", "77"},
     {"unset struct", ask_unset_struct, RESHARD_ERR_INVALID, "rank 2:", "exchange"},
-    {"reshuffle", ask_reshuffle, RESHARD_ERR_INVALID, "dimension 1", "of 0"},
     {"high dim", ask_high_dim, RESHARD_ERR_RANGE, "rank 2:", "dimension 2"},
     {"foreign rank", ask_foreign_rank, RESHARD_ERR_RANGE, "rank 3", ""},
-    {"rank twice", ask_rank_twice, RESHARD_ERR_INVALID, "rank 0", "reshuffle"},
+    {"rank twice", ask_rank_twice, RESHARD_ERR_INVALID, "rank 0", "reshard_local_shard"},
 };
 
 enum { REFUSALS = (int)(sizeof refusals / sizeof *refusals) };
@@ -295,7 +405,12 @@ static reshard_status be_refused(void *user, reshard_group *group)
         seen->status[i][rank] = refusals[i].ask(group, rank, source, target);
         (void)snprintf(seen->text[i][rank], TEXT_MAX, "%s", reshard_error_text());
     }
-    return reshard_all_reduce(NULL, group, RESHARD_I32, RESHARD_SUM, 1, source, &seen->sum[rank]);
+    return reshard_exchange_run(NULL, group,
+                                RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_ALL_REDUCE,
+                                                .dtype = RESHARD_I32, .reduction = RESHARD_SUM,
+                                                .count = 1, .source = source,
+                                                .target = &seen->sum[rank]),
+                                NULL);
 }
 
 static void test_collective__refusals(void **state)

@@ -48,14 +48,14 @@ static reshard_status start_all(reshard_group *group, post *p)
                 out[i] = value_of(rank, peer, m, i);
             bool sends_first = (rank + m) % 2 == 0;
             if (sends_first)
-                status = reshard_send_start(NULL, group, RESHARD_I32, peer, counts[m], out,
-                                            &p->works[1][peer][m]);
+                status = reshard_send(NULL, group, RESHARD_I32, peer, counts[m], out,
+                                      &p->works[1][peer][m]);
             if (status == RESHARD_OK)
-                status = reshard_receive_start(NULL, group, RESHARD_I32, peer, counts[m], in,
-                                               &p->works[0][peer][m]);
+                status = reshard_receive(NULL, group, RESHARD_I32, peer, counts[m], in,
+                                         &p->works[0][peer][m]);
             if (status == RESHARD_OK && !sends_first)
-                status = reshard_send_start(NULL, group, RESHARD_I32, peer, counts[m], out,
-                                            &p->works[1][peer][m]);
+                status = reshard_send(NULL, group, RESHARD_I32, peer, counts[m], out,
+                                      &p->works[1][peer][m]);
         }
     }
     return status;
@@ -117,19 +117,19 @@ static reshard_status pass_on(void *user, reshard_group *group)
     int64_t token = 1000;
     reshard_status status = RESHARD_OK;
     if (rank != 0)
-        status = reshard_receive(NULL, group, RESHARD_I64, rank - 1, 1, &token);
+        status = reshard_receive(NULL, group, RESHARD_I64, rank - 1, 1, &token, NULL);
     token += rank;
     if (status == RESHARD_OK && size > 1)
-        status = reshard_send(NULL, group, RESHARD_I64, (rank + 1) % size, 1, &token);
+        status = reshard_send(NULL, group, RESHARD_I64, (rank + 1) % size, 1, &token, NULL);
     if (status == RESHARD_OK && rank == 0 && size > 1)
-        status = reshard_receive(NULL, group, RESHARD_I64, size - 1, 1, &token);
+        status = reshard_receive(NULL, group, RESHARD_I64, size - 1, 1, &token, NULL);
     r->token[rank] = token;
     if (status != RESHARD_OK || rank > 1 || size < 2)
         return status;
     reshard_work *work = NULL;
     int16_t value = 0;
-    status = rank == 0 ? reshard_send_start(NULL, group, RESHARD_F16, 1, 1, &value, &work)
-                       : reshard_receive_start(NULL, group, RESHARD_F16, 0, 1, &value, &work);
+    status = rank == 0 ? reshard_send(NULL, group, RESHARD_F16, 1, 1, &value, &work)
+                       : reshard_receive(NULL, group, RESHARD_F16, 0, 1, &value, &work);
     for (int i = 1; i <= 3 && status == RESHARD_OK; i++) {
         status = reshard_work_wait(work);
         value = (int16_t)(rank == 0 ? 10 * i : value);
@@ -170,9 +170,9 @@ static reshard_status talk_within(void *user, reshard_group *group)
     if (status != RESHARD_OK || sub == NULL)
         return status;
     int32_t peer = 1 - reshard_group_rank(sub);
-    status = reshard_send_start(NULL, sub, RESHARD_I32, peer, 1, &told, &work);
+    status = reshard_send(NULL, sub, RESHARD_I32, peer, 1, &told, &work);
     if (status == RESHARD_OK)
-        status = reshard_receive(NULL, sub, RESHARD_I32, peer, 1, &heard[told]);
+        status = reshard_receive(NULL, sub, RESHARD_I32, peer, 1, &heard[told], NULL);
     reshard_work_destroy(work);
     reshard_group_release(sub);
     return status;
@@ -209,10 +209,10 @@ static reshard_status meet(void *user, reshard_group *group)
     bool late = rank == (m->receiver_is_late ? 1 : 0);
     reshard_status status = late ? reshard_group_barrier(group) : RESHARD_OK;
     if (status == RESHARD_OK)
-        status = rank == 0 ? reshard_send_start(NULL, group, m->send_dtype, 1, m->send_count,
-                                                buffer, &work)
-                           : reshard_receive_start(NULL, group, m->receive_dtype, 0,
-                                                   m->receive_count, buffer, &work);
+        status = rank == 0
+                     ? reshard_send(NULL, group, m->send_dtype, 1, m->send_count, buffer, &work)
+                     : reshard_receive(NULL, group, m->receive_dtype, 0, m->receive_count, buffer,
+                                       &work);
     if (status == RESHARD_OK && !late)
         status = reshard_group_barrier(group);
     if (status == RESHARD_OK)
@@ -266,15 +266,15 @@ static reshard_status be_refused(void *user, reshard_group *group)
     reshard_status *seen = user;
     char buffer[8] = {0};
     reshard_work *work = NULL;
-    seen[0] = reshard_send(NULL, group, RESHARD_U8, 1, 1, buffer);
-    seen[1] = reshard_receive(NULL, group, RESHARD_U8, -1, 1, buffer);
-    seen[2] = reshard_send(NULL, group, RESHARD_U8, 0, 1, buffer);
-    seen[3] = reshard_receive(NULL, group, RESHARD_U8, 0, 1, buffer);
-    seen[4] = reshard_send_start(NULL, group, RESHARD_U8, 0, -1, buffer, &work);
-    seen[5] = reshard_send_start(NULL, group, RESHARD_U8, 0, 1, NULL, &work);
-    seen[6] = reshard_send_start(NULL, group, (reshard_dtype)99, 0, 1, buffer, &work);
-    seen[7] = reshard_send_start(NULL, group, RESHARD_F4, 0, 3, buffer, &work);
-    seen[8] = reshard_send_start(NULL, group, RESHARD_F64, 0, INT64_MAX / 4, buffer, &work);
+    seen[0] = reshard_send(NULL, group, RESHARD_U8, 1, 1, buffer, NULL);
+    seen[1] = reshard_receive(NULL, group, RESHARD_U8, -1, 1, buffer, NULL);
+    seen[2] = reshard_send(NULL, group, RESHARD_U8, 0, 1, buffer, NULL);
+    seen[3] = reshard_receive(NULL, group, RESHARD_U8, 0, 1, buffer, NULL);
+    seen[4] = reshard_send(NULL, group, RESHARD_U8, 0, -1, buffer, &work);
+    seen[5] = reshard_send(NULL, group, RESHARD_U8, 0, 1, NULL, &work);
+    seen[6] = reshard_send(NULL, group, (reshard_dtype)99, 0, 1, buffer, &work);
+    seen[7] = reshard_send(NULL, group, RESHARD_F4, 0, 3, buffer, &work);
+    seen[8] = reshard_send(NULL, group, RESHARD_F64, 0, INT64_MAX / 4, buffer, &work);
     return reshard_group_barrier(group);
 }
 
@@ -299,9 +299,9 @@ static reshard_status attempt_self(reshard_context *context, void *user)
     int64_t out = 42, in = 0;
     reshard_status status = reshard_group_self(context, &group);
     if (status == RESHARD_OK)
-        status = reshard_receive_start(context, group, RESHARD_I64, 0, 1, &in, &received);
+        status = reshard_receive(context, group, RESHARD_I64, 0, 1, &in, &received);
     if (status == RESHARD_OK)
-        status = reshard_send_start(context, group, RESHARD_I64, 0, 1, &out, &sent);
+        status = reshard_send(context, group, RESHARD_I64, 0, 1, &out, &sent);
     if (status == RESHARD_OK)
         status = reshard_work_wait(received);
     if (status == RESHARD_OK && in != 42)

@@ -13,7 +13,6 @@
 
 typedef struct local_job {
     int64_t shape[2];
-    bool reshuffle;
     reshard_chunks from, to;
     int32_t *sources[3], *targets[3];
     int64_t volumes[2][3]; /* as the library says */
@@ -66,9 +65,8 @@ static reshard_status run_local(void *user, reshard_group *group)
     for (int64_t i = 0; i < all->count; i++) {
         local_job *j = &all->items[i];
         j->status[rank] =
-            (j->reshuffle ? reshard_reshuffle_local_shard : reshard_reshard_local_shard)(
-                NULL, group, 2, j->shape, RESHARD_I32, &j->from, &j->to, j->sources[rank],
-                j->targets[rank]);
+            reshard_reshard_local_shard(NULL, group, 2, j->shape, RESHARD_I32, &j->from, &j->to,
+                                        j->sources[rank], j->targets[rank]);
         if (j->status[rank] != RESHARD_OK)
             return j->status[rank];
     }
@@ -119,7 +117,7 @@ static void run_local_shards(const way *w, const int64_t shape[2])
     static const int32_t dims[][2] = {{0, 0}, {0, 1}, {1, 0}, {1, 1}, {1, -1}, {-2, -1}, {-2, 0}};
     enum { DIMS = (int)(sizeof dims / sizeof *dims) };
     local_jobs all = {0};
-    all.items = make((int64_t)LISTS * LISTS * DIMS * 2, sizeof *all.items);
+    all.items = make((int64_t)LISTS * LISTS * DIMS, sizeof *all.items);
     for (int i = 0; i < LISTS * LISTS * DIMS; i++) {
         if (w->simulated && i % 3 != (int)(shape[0] + w->options.mapped) % 3)
             continue;
@@ -127,16 +125,11 @@ static void run_local_shards(const way *w, const int64_t shape[2])
         int from = i / DIMS % LISTS, to = i / DIMS / LISTS;
         if ((pair[0] < 0 || pair[1] < 0) && (from + to) % 3 != 0)
             continue;
-        for (int reshuffle = 0; reshuffle < 2; reshuffle++) {
-            if (reshuffle && (pair[0] + 2) % 2 != (pair[1] + 2) % 2)
-                continue;
-            local_job *j = &all.items[all.count++];
-            memcpy(j->shape, shape, sizeof j->shape);
-            j->reshuffle = reshuffle != 0;
-            j->from = (reshard_chunks){pair[0], lists[from].count, lists[from].ranks};
-            j->to = (reshard_chunks){pair[1], lists[to].count, to == 0 ? NULL : lists[to].ranks};
-            prepare_local(j);
-        }
+        local_job *j = &all.items[all.count++];
+        memcpy(j->shape, shape, sizeof j->shape);
+        j->from = (reshard_chunks){pair[0], lists[from].count, lists[from].ranks};
+        j->to = (reshard_chunks){pair[1], lists[to].count, to == 0 ? NULL : lists[to].ranks};
+        prepare_local(j);
     }
     assert_int_equal(run_way(w, 3, run_local, &all), RESHARD_OK);
     for (int64_t i = 0; i < all.count; i++)

@@ -125,8 +125,12 @@ static reshard_status refuse_alone(void *user, reshard_group *group)
     for (int d = 1; d < (int)RESHARD_DTYPE_COUNT; d++) {
         for (int r = 0; r < (int)RESHARD_REDUCTION_COUNT; r++) {
             double source[2] = {0}, target[2] = {0};
-            reshard_status status = reshard_all_reduce(NULL, group, (reshard_dtype)d,
-                                                       (reshard_reduction)r, 1, source, target);
+            reshard_status status = reshard_exchange_run(
+                NULL, group,
+                RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_ALL_REDUCE,
+                                .dtype = (reshard_dtype)d, .reduction = (reshard_reduction)r,
+                                .count = 1, .source = source, .target = target),
+                NULL);
             bool fine = is_reduced((reshard_dtype)d, (reshard_reduction)r);
             *wrong += status != (fine ? RESHARD_OK : RESHARD_ERR_UNSUPPORTED);
         }
@@ -162,13 +166,25 @@ static reshard_status move_parts(void *user, reshard_group *group)
         sends[i] = p->elements;
         receives[i] = p->elements;
     }
-    reshard_status status =
-        reshard_all_gather(NULL, group, p->dtype, 0, counts, source, p->gathered[rank]);
+    reshard_status status = reshard_exchange_run(
+        NULL, group,
+        RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_ALL_GATHER, .dtype = p->dtype, .count = 0,
+                        .counts = counts, .source = source, .target = p->gathered[rank]),
+        NULL);
     if (status == RESHARD_OK)
-        status = reshard_all_to_all_single(NULL, group, p->dtype, sends, receives, source,
-                                           p->exchanged[rank]);
+        status = reshard_exchange_run(
+            NULL, group,
+            RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_ALL_TO_ALL_SINGLE, .dtype = p->dtype,
+                            .send_counts = sends, .receive_counts = receives, .source = source,
+                            .target = p->exchanged[rank]),
+            NULL);
     if (status == RESHARD_OK)
-        status = reshard_broadcast(NULL, group, p->dtype, 1, p->elements, source, p->told[rank]);
+        status =
+            reshard_exchange_run(NULL, group,
+                                 RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_BROADCAST,
+                                                 .dtype = p->dtype, .root = 1, .count = p->elements,
+                                                 .source = source, .target = p->told[rank]),
+                                 NULL);
     return status;
 }
 
@@ -210,10 +226,18 @@ static reshard_status sum_many(void *user, reshard_group *group)
 {
     (void)user;
     int32_t rank = reshard_group_rank(group), source[2] = {rank, 0}, sum[2] = {0};
-    TRY(reshard_all_reduce(NULL, group, RESHARD_I32, RESHARD_SUM, 1, source, sum));
+    TRY(reshard_exchange_run(NULL, group,
+                             RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_ALL_REDUCE,
+                                             .dtype = RESHARD_I32, .reduction = RESHARD_SUM,
+                                             .count = 1, .source = source, .target = sum),
+                             NULL));
     CHECK(sum[0] == MANY * (MANY - 1) / 2);
-    reshard_status refused =
-        reshard_all_reduce(NULL, group, RESHARD_I32, RESHARD_SUM, rank == 33 ? 2 : 1, source, sum);
+    reshard_status refused = reshard_exchange_run(
+        NULL, group,
+        RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_ALL_REDUCE, .dtype = RESHARD_I32,
+                        .reduction = RESHARD_SUM, .count = rank == 33 ? 2 : 1, .source = source,
+                        .target = sum),
+        NULL);
     CHECK(refused == RESHARD_ERR_MISMATCH);
     CHECK(strstr(reshard_error_text(), "rank 33: all_reduce of 2") != NULL);
     return RESHARD_OK;
@@ -238,15 +262,15 @@ static reshard_status live(void *user, reshard_group *group)
     int32_t rank = reshard_group_rank(group), source = rank, target = -1;
     reshard_work *work = NULL;
     reshard_status status =
-        reshard_exchange_start(NULL, group,
-                               &(reshard_exchange){.size = sizeof(reshard_exchange),
-                                                   .kind = RESHARD_ALL_REDUCE,
-                                                   .dtype = RESHARD_I32,
-                                                   .reduction = RESHARD_MAX,
-                                                   .count = 1,
-                                                   .source = &source,
-                                                   .target = &target},
-                               &work);
+        reshard_exchange_run(NULL, group,
+                             &(reshard_exchange){.size = sizeof(reshard_exchange),
+                                                 .kind = RESHARD_ALL_REDUCE,
+                                                 .dtype = RESHARD_I32,
+                                                 .reduction = RESHARD_MAX,
+                                                 .count = 1,
+                                                 .source = &source,
+                                                 .target = &target},
+                             &work);
     if (status != RESHARD_OK)
         return status;
     l->early[rank] = reshard_work_restart(work);
@@ -288,15 +312,15 @@ static reshard_status wait_in_disorder(void *user, reshard_group *group)
     reshard_work *works[3] = {NULL};
     reshard_status status = RESHARD_OK;
     for (int i = 0; i < 3 && status == RESHARD_OK; i++) {
-        status = reshard_exchange_start(NULL, group,
-                                        &(reshard_exchange){.size = sizeof(reshard_exchange),
-                                                            .kind = RESHARD_ALL_REDUCE,
-                                                            .dtype = RESHARD_I32,
-                                                            .reduction = RESHARD_SUM,
-                                                            .count = 1,
-                                                            .source = &one,
-                                                            .target = &sums[rank][i]},
-                                        &works[i]);
+        status = reshard_exchange_run(NULL, group,
+                                      &(reshard_exchange){.size = sizeof(reshard_exchange),
+                                                          .kind = RESHARD_ALL_REDUCE,
+                                                          .dtype = RESHARD_I32,
+                                                          .reduction = RESHARD_SUM,
+                                                          .count = 1,
+                                                          .source = &one,
+                                                          .target = &sums[rank][i]},
+                                      &works[i]);
         if (status == RESHARD_OK && rank % 2 == 1)
             status = reshard_work_wait(works[i]);
     }

@@ -7,6 +7,8 @@
 #include "tests/support/live.h"
 
 #include "kernel/cast.h"
+#include "plan/plan.h"
+#include "tests/support/info.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -111,7 +113,7 @@ static bool check_adjoint(const harness_case *given, words *said)
     for (int messages = 0; messages < 2 && right; messages++) {
         live l = {.plan = adjoint, .from = from, .to = to, .runs = 2};
         l.options = (reshard_exec_options){.size = sizeof l.options, .messages_only = messages};
-        if (reshard_group_run(NULL, reshard_plan_rank_count(adjoint), live_run_rank, &l) !=
+        if (reshard_group_run(NULL, rs_plan_forward(adjoint)->rank_count, live_run_rank, &l) !=
             RESHARD_OK)
             right = words_say(said, "adjoint: %s", reshard_error_text());
         else if (!simulate_equal(to, wanted))
@@ -217,7 +219,7 @@ static void test_exec__runs_allocate_nothing(void **state)
             assert_true(c.before[r] > 10);
             assert_int_equal(c.before[r], c.after[r]);
         }
-        assert_int_equal(reshard_context_bytes(c.context), 0);
+        assert_int_equal(info_memory(c.context).bytes, 0);
         reshard_context_destroy(c.context);
         live_fixture_release(&f);
     }

@@ -6,6 +6,7 @@
  */
 #include "exec/exec.h"
 #include "exec/verify.h"
+#include "plan/plan.h"
 #include "tests/support/check.h"
 #include "tests/support/context.h"
 #include "tests/support/live.h"
@@ -145,7 +146,7 @@ static bool check_case(const harness_case *given, const planning *made, int how,
 {
     simulate_tensor *from = simulate_tensor_create(made->source_layout);
     simulate_tensor *to = simulate_tensor_create(reshard_plan_target_layout(made->plan, 0));
-    int32_t size = reshard_plan_rank_count(made->plan);
+    int32_t size = rs_plan_forward(made->plan)->rank_count;
     bool right = values_fill(made->source, given->seed, from, said);
     for (int meddles = 0; meddles < 2 && right; meddles++) {
         verified l = {.plan = made->plan,

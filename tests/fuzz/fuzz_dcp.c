@@ -8,6 +8,7 @@
 #include "base/context.h"
 #include "checkpoint/archive/zip.h"
 #include "checkpoint/dcp/dcp_metadata.h"
+#include "tests/support/info.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -46,10 +47,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         check(&metadata);
     else if (reshard_error_text()[0] == '\0')
         abort();
-    if (reshard_context_bytes(context) > MEMORY_PER_BYTE * (size + 64))
+    if (info_memory(context).bytes > MEMORY_PER_BYTE * (size + 64))
         abort();
     rs_arena_release(&arena);
-    if (reshard_context_bytes(context) != 0)
+    if (info_memory(context).bytes != 0)
         abort();
     reshard_context_destroy(context);
     return 0;

@@ -5,6 +5,8 @@
  */
 #include "base/context.h"
 
+#include "tests/support/info.h"
+
 #include <reshard/checkpoint.h>
 
 #include <stdio.h>
@@ -74,15 +76,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (reshard_context_create(NULL, &context) != RESHARD_OK)
         abort();
     if (reshard_checkpoint_open(context, path, &options, &checkpoint) == RESHARD_OK) {
-        if (reshard_context_bytes(context) > ((size_t)1 << 18) + 64 * size)
+        if (info_memory(context).bytes > ((size_t)1 << 18) + 64 * size)
             abort();
-        for (int64_t i = 0; i < reshard_checkpoint_tensor_count(checkpoint); i++)
+        for (int64_t i = 0; i < info_checkpoint(checkpoint).tensor_count; i++)
             read_tensor(checkpoint, i);
         reshard_checkpoint_destroy(checkpoint);
     } else if (reshard_error_text()[0] == '\0') {
         abort();
     }
-    if (reshard_context_bytes(context) != 0)
+    if (info_memory(context).bytes != 0)
         abort();
     reshard_context_destroy(context);
     return 0;

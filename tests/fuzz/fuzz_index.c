@@ -6,6 +6,8 @@
  */
 #include <reshard/checkpoint.h>
 
+#include "tests/support/info.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,7 +63,7 @@ static void make_folder(void)
 
 static void check_tensors(const reshard_checkpoint *checkpoint)
 {
-    int64_t count = reshard_checkpoint_tensor_count(checkpoint);
+    int64_t count = info_checkpoint(checkpoint).tensor_count;
     if (count > 3)
         abort();
     for (int64_t i = 0; i < count; i++) {
@@ -93,7 +95,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     else if (reshard_error_text()[0] == '\0')
         abort();
     reshard_checkpoint_destroy(checkpoint);
-    if (reshard_context_bytes(context) != 0)
+    if (info_memory(context).bytes != 0)
         abort();
     reshard_context_destroy(context);
     return 0;

@@ -6,6 +6,8 @@
  */
 #include "checkpoint/archive/pickle.h"
 
+#include "tests/support/info.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -140,11 +142,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     } else if (reshard_error_text()[0] == '\0') {
         abort();
     }
-    if (reshard_context_bytes_peak(v.context) > 8192 + 128 * size)
+    if (info_memory(v.context).bytes_peak > 8192 + 128 * size)
         abort();
     check_taking(v.context, (const char *)data, size, pickle != NULL);
     rs_pickle_destroy(pickle);
-    if (reshard_context_bytes(v.context) != 0)
+    if (info_memory(v.context).bytes != 0)
         abort();
     reshard_context_destroy(v.context);
     return 0;

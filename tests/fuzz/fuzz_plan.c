@@ -8,6 +8,8 @@
  */
 #include "tests/fuzz/limits.h"
 
+#include "plan/plan.h"
+
 #include <reshard/plan_inspect.h>
 
 #include <stdlib.h>
@@ -106,8 +108,8 @@ static void check_adjoint(reshard_plan *plan)
     check_plan(adjoint);
     /* The adjoint of the adjoint is the plan. */
     if (fuzz_passes(reshard_plan_adjoint(adjoint, &again))) {
-        reshard_plan_digest(plan, digest);
-        reshard_plan_digest(again, digest_again);
+        rs_plan_digest(plan, digest);
+        rs_plan_digest(again, digest_again);
         if (memcmp(digest, digest_again, sizeof digest) != 0)
             fuzz_find("the adjoint's adjoint", "is another plan");
     }
@@ -125,7 +127,7 @@ static void run_case(reshard_context *context, const case_text *c)
             reshard_layout_parse(context, c->lines[i + 1], c->ndim, c->shape, &layouts[i]));
     if (made && fuzz_passes(reshard_plan_create_simple(context, layouts[0], layouts[1], RESHARD_F32,
                                                        &c->options, &plan))) {
-        int32_t ranks = reshard_plan_rank_count(plan);
+        int32_t ranks = rs_plan_forward(plan)->rank_count;
         int small = ranks <= RANKS_MAX && c->volume <= ELEMENTS_MAX;
         for (int32_t i = 0; i < (small ? ranks : 1); i++)
             check_part(context, plan, i);

@@ -6,6 +6,8 @@
  */
 #include "checkpoint/rules/rules.h"
 
+#include "tests/support/info.h"
+
 #include <reshard/layout.h>
 
 #include <stdlib.h>
@@ -72,7 +74,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     else if (reshard_error_text()[0] == '\0')
         abort();
     rs_rules_destroy(rules);
-    if (reshard_context_bytes(context) != 0)
+    if (info_memory(context).bytes != 0)
         abort();
     reshard_context_destroy(context);
     return 0;

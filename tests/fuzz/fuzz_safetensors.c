@@ -6,6 +6,8 @@
  */
 #include "checkpoint/format/safetensors.h"
 
+#include "tests/support/info.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,7 +50,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     else if (reshard_error_text()[0] == '\0')
         abort();
     rs_header_destroy(header);
-    if (reshard_context_bytes(context) != 0)
+    if (info_memory(context).bytes != 0)
         abort();
     reshard_context_destroy(context);
     free(text);

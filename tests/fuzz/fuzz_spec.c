@@ -5,6 +5,8 @@
  */
 #include <reshard/spec.h>
 
+#include "tests/support/info.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -55,7 +57,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         abort();
     reshard_spec_release(spec);
     free(text);
-    if (reshard_context_bytes(context) != 0)
+    if (info_memory(context).bytes != 0)
         abort();
     reshard_context_destroy(context);
     return 0;

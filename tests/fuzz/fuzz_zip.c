@@ -5,6 +5,7 @@
  */
 #include "base/context.h"
 #include "checkpoint/archive/zip.h"
+#include "tests/support/info.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -88,7 +89,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         abort();
     rs_zip_destroy(zip);
     rs_file_close(file);
-    if (reshard_context_bytes(context) != 0)
+    if (info_memory(context).bytes != 0)
         abort();
     reshard_context_destroy(context);
     return 0;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/fuzz/limits.h"
 
+#include "tests/support/info.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -49,7 +51,7 @@ void fuzz_limits_end(fuzz_limits *limits)
 {
     char text[96];
     double seconds = (double)(clock() - limits->began) / CLOCKS_PER_SEC;
-    if (reshard_context_bytes(limits->context) != 0)
+    if (info_memory(limits->context).bytes != 0)
         fuzz_find("memory", "is not given back");
     reshard_context_destroy(limits->context);
     (void)snprintf(text, sizeof text, "%.1f s, %.1f are allowed", seconds, limits->seconds_max);

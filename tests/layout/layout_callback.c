@@ -3,6 +3,7 @@
  * layout_callback.c - a user's own kind of spec, told by a function: the grid that PyTorch's tests
  * define, and functions that get it wrong.
  */
+#include "spec/spec.h"
 #include "tests/support/compare.h"
 #include "tests/support/context.h"
 
@@ -78,8 +79,8 @@ static void test_callback__grid(void **state)
     words said = {""};
     size_t length;
     assert_int_equal(reshard_spec_callback(NULL, 0, tell_grid, &given, forget, &spec), RESHARD_OK);
-    assert_int_equal(reshard_spec_get_kind(spec), RESHARD_SPEC_CALLBACK);
-    assert_null(reshard_spec_mesh(spec));
+    assert_int_equal(spec->kind, RESHARD_SPEC_CALLBACK);
+    assert_null(spec->mesh);
     assert_int_equal(reshard_spec_text(spec, NULL, 0, &length), RESHARD_ERR_UNSUPPORTED);
     assert_int_equal(reshard_layout_create(NULL, spec, 2, shape, &layout), RESHARD_OK);
     assert_int_equal(reshard_layout_parse(NULL, "2,2: S(0), S(1)", 2, shape, &expected),

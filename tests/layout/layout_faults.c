@@ -5,6 +5,8 @@
  */
 #include "tests/support/context.h"
 
+#include "layout/layout.h"
+
 #include <reshard/pytorch.h>
 
 #include <setjmp.h>
@@ -24,15 +26,15 @@ static reshard_status ask(reshard_context *context, const reshard_layout *layout
 {
     reshard_shards *all = NULL, *mine = NULL;
     reshard_spec *spec = NULL;
-    int32_t ndim = reshard_layout_ndim(layout);
-    const int64_t *shape = reshard_layout_shape(layout);
+    int32_t ndim = layout->ndim;
+    const int64_t *shape = layout->shape;
     reshard_status status = reshard_layout_shards(layout, reshard_layout_rank_at(layout, 0), &mine);
     if (status == RESHARD_OK)
-        status = reshard_layout_all_shards(layout, &all);
+        status = reshard_layout_shards(layout, RESHARD_ALL_RANKS, &all);
     if (status == RESHARD_OK && infer)
-        status = reshard_shards_check_tiling(context, ndim, shape, all->count, all->items);
+        status = reshard_shards_check(context, ndim, shape, all->count, all->items);
     if (status == RESHARD_OK && infer)
-        status = reshard_shards_check_overlap(context, all->count, all->items);
+        status = reshard_shards_check(context, 0, NULL, all->count, all->items);
     if (status == RESHARD_OK && infer)
         status = reshard_spec_infer(context, ndim, shape, all->count, all->items, &spec);
     reshard_spec_release(spec);

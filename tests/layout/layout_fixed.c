@@ -5,6 +5,8 @@
  */
 #include "tests/support/ran.h"
 
+#include "layout/layout.h"
+
 #include <reshard/pytorch.h>
 
 #include <setjmp.h>
@@ -107,9 +109,9 @@ static void test_build_metadata__errors(void **state)
 static void describe(const reshard_layout *layout, char *text, size_t capacity)
 {
     reshard_shards *shards = NULL;
-    int32_t ndim = reshard_layout_ndim(layout);
+    int32_t ndim = layout->ndim;
     size_t length = 0;
-    assert_int_equal(reshard_layout_all_shards(layout, &shards), RESHARD_OK);
+    assert_int_equal(reshard_layout_shards(layout, RESHARD_ALL_RANKS, &shards), RESHARD_OK);
     text[0] = '\0';
     for (int64_t i = 0; i < shards->count; i++) {
         const reshard_shard *shard = &shards->items[i];
@@ -252,7 +254,7 @@ static void list_elements(const char *spec, int64_t n, char *text, size_t capaci
     reshard_shards *shards = NULL;
     size_t length = 0;
     assert_int_equal(reshard_layout_parse(NULL, spec, 1, &n, &layout), RESHARD_OK);
-    assert_int_equal(reshard_layout_all_shards(layout, &shards), RESHARD_OK);
+    assert_int_equal(reshard_layout_shards(layout, RESHARD_ALL_RANKS, &shards), RESHARD_OK);
     text[0] = '\0';
     for (int64_t i = 0; i < shards->count; i++) {
         const reshard_shard *shard = &shards->items[i];
@@ -353,7 +355,7 @@ static void test_shards__overlap(void **state)
     reshard_shard shards[4];
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         make_shards(rows[i].ndim, 2, rows[i].numbers, pieces, shards);
-        assert_int_equal(reshard_shards_check_overlap(NULL, 2, shards),
+        assert_int_equal(reshard_shards_check(NULL, 0, NULL, 2, shards),
                          rows[i].over ? RESHARD_ERR_OVERLAP : RESHARD_OK);
         char text[2][80];
         for (int k = 0; k < 2; k++) {
@@ -368,9 +370,9 @@ static void test_shards__overlap(void **state)
     }
     static const int64_t inside[] = {0, 0, 5, 5, 2, 2, 0, 3, 0, 5, 5, 5};
     make_shards(2, 3, inside, pieces, shards);
-    assert_int_equal(reshard_shards_check_overlap(NULL, 3, shards), RESHARD_OK);
-    assert_int_equal(reshard_shards_check_overlap(NULL, 1, shards), RESHARD_OK);
-    assert_int_equal(reshard_shards_check_overlap(NULL, 0, NULL), RESHARD_OK);
+    assert_int_equal(reshard_shards_check(NULL, 0, NULL, 3, shards), RESHARD_OK);
+    assert_int_equal(reshard_shards_check(NULL, 0, NULL, 1, shards), RESHARD_OK);
+    assert_int_equal(reshard_shards_check(NULL, 0, NULL, 0, NULL), RESHARD_OK);
 }
 
 /* Boxes that no tensor has. */
@@ -392,12 +394,12 @@ static void test_shards__wrong_boxes(void **state)
             pieces[1].box.size[0] = -1;
         else
             pieces[1].box.offset[0] = -1;
-        if (reshard_shards_check_overlap(NULL, 2, shards) != RESHARD_ERR_RANGE)
+        if (reshard_shards_check(NULL, 0, NULL, 2, shards) != RESHARD_ERR_RANGE)
             fail_msg("wrong box %d is not refused", i);
     }
     make_shards(2, 2, apart, pieces, shards);
     pieces[1].box.ndim = 1;
-    assert_int_equal(reshard_shards_check_overlap(NULL, 2, shards), RESHARD_ERR_INVALID);
+    assert_int_equal(reshard_shards_check(NULL, 0, NULL, 2, shards), RESHARD_ERR_INVALID);
 }
 
 static void test_shards__tiling(void **state)
@@ -412,16 +414,16 @@ static void test_shards__tiling(void **state)
     static const int64_t out[] = {0, 0, 2, 4, 0, 4, 4, 2, 2, 0, 4, 4, 4, 4, 2, 3};
     static const int64_t over[] = {0, 0, 2, 4, 0, 4, 4, 2, 2, 0, 4, 5, 4, 4, 2, 2};
     make_shards(2, 4, wheel, pieces, shards);
-    assert_int_equal(reshard_shards_check_tiling(NULL, 2, shape, 4, shards), RESHARD_OK);
-    assert_int_equal(reshard_shards_check_tiling(NULL, 3, solid, 4, shards), RESHARD_ERR_INVALID);
-    assert_int_equal(reshard_shards_check_tiling(NULL, 2, shape, 0, shards), RESHARD_ERR_INVALID);
-    assert_int_equal(reshard_shards_check_tiling(NULL, 2, shape, 3, shards), RESHARD_ERR_GAP);
+    assert_int_equal(reshard_shards_check(NULL, 2, shape, 4, shards), RESHARD_OK);
+    assert_int_equal(reshard_shards_check(NULL, 3, solid, 4, shards), RESHARD_ERR_INVALID);
+    assert_int_equal(reshard_shards_check(NULL, 2, shape, 0, shards), RESHARD_ERR_INVALID);
+    assert_int_equal(reshard_shards_check(NULL, 2, shape, 3, shards), RESHARD_ERR_GAP);
     make_shards(2, 4, hole, pieces, shards);
-    assert_int_equal(reshard_shards_check_tiling(NULL, 2, shape, 4, shards), RESHARD_ERR_GAP);
+    assert_int_equal(reshard_shards_check(NULL, 2, shape, 4, shards), RESHARD_ERR_GAP);
     make_shards(2, 4, out, pieces, shards);
-    assert_int_equal(reshard_shards_check_tiling(NULL, 2, shape, 4, shards), RESHARD_ERR_RANGE);
+    assert_int_equal(reshard_shards_check(NULL, 2, shape, 4, shards), RESHARD_ERR_RANGE);
     make_shards(2, 4, over, pieces, shards);
-    assert_int_equal(reshard_shards_check_tiling(NULL, 2, shape, 4, shards), RESHARD_ERR_OVERLAP);
+    assert_int_equal(reshard_shards_check(NULL, 2, shape, 4, shards), RESHARD_ERR_OVERLAP);
 }
 
 int main(void)

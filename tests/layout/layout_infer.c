@@ -3,6 +3,7 @@
  * layout_infer.c - specs worked out from shards: they must give back the same shards, and be chunk
  * specs exactly when the shards are chunks by every offset and size.
  */
+#include "layout/layout.h"
 #include "tests/support/compare.h"
 #include "tests/support/harness.h"
 #include "tests/support/ran.h"
@@ -20,9 +21,9 @@ static bool infer_again(const reshard_layout *layout, reshard_layout **out_infer
 {
     reshard_shards *shards = NULL;
     reshard_spec *spec = NULL;
-    int32_t ndim = reshard_layout_ndim(layout);
-    const int64_t *shape = reshard_layout_shape(layout);
-    if (reshard_layout_all_shards(layout, &shards) != RESHARD_OK)
+    int32_t ndim = layout->ndim;
+    const int64_t *shape = layout->shape;
+    if (reshard_layout_shards(layout, RESHARD_ALL_RANKS, &shards) != RESHARD_OK)
         return words_say(said, "all shards: %s", reshard_error_text());
     bool right =
         reshard_spec_infer(NULL, ndim, shape, shards->count, shards->items, &spec) == RESHARD_OK &&
@@ -102,7 +103,7 @@ static bool check_chunk(const harness_case *given, words *said)
         reshard_layout_create(NULL, expected, given->ndim, given->shape, &layout) == 0 &&
         infer_again(layout, &inferred, said) && compare_layouts(layout, inferred, said) &&
         reshard_spec_text(expected, texts[0], sizeof texts[0], &length) == 0 &&
-        reshard_spec_text(reshard_layout_spec(inferred), texts[1], sizeof texts[1], &length) == 0;
+        reshard_spec_text(inferred->spec, texts[1], sizeof texts[1], &length) == 0;
     if (!right)
         (void)words_say(said, "chunks: %s", reshard_error_text());
     /* Of several empty chunks nothing tells which comes first. */
@@ -191,9 +192,9 @@ static void check_row(const char *text, int32_t ndim, const int64_t *shape, cons
     assert_int_equal(reshard_layout_parse(NULL, text, ndim, shape, &layout), RESHARD_OK);
     if (!infer_again(layout, &inferred, &said) || !compare_layouts(layout, inferred, &said))
         fail_msg("%s: %s", text, said.text);
-    assert_int_equal(reshard_spec_text(reshard_layout_spec(inferred), inferred_text,
-                                       sizeof inferred_text, &length),
-                     RESHARD_OK);
+    assert_int_equal(
+        reshard_spec_text(inferred->spec, inferred_text, sizeof inferred_text, &length),
+        RESHARD_OK);
     assert_string_equal(inferred_text, expected);
     ran("test_infer_sharding_spec_from_shards_metadata", "%s", text);
     reshard_layout_release(layout);
@@ -246,7 +247,7 @@ static void test_infer__elsewhere_in_memory(void **state)
         size_t length;
         assert_int_equal(
             reshard_layout_parse(NULL, rows[i].near, rows[i].ndim, rows[i].shape, &layout), 0);
-        assert_int_equal(reshard_layout_all_shards(layout, &shards), RESHARD_OK);
+        assert_int_equal(reshard_layout_shards(layout, RESHARD_ALL_RANKS, &shards), RESHARD_OK);
         for (int r = 0; r < 2; r++) {
             given[r] = shards->items[r];
             int64_t count = given[r].piece_count;
@@ -283,7 +284,7 @@ static void test_infer__guess_of_many_pieces(void **state)
     assert_int_equal(reshard_layout_parse(NULL, given, 1, &shape, &layout), RESHARD_OK);
     if (reshard_layout_infer(layout, &spec) != RESHARD_OK)
         fail_msg("%s", reshard_error_text());
-    assert_ptr_equal(spec, reshard_layout_spec(layout));
+    assert_ptr_equal(spec, layout->spec);
     reshard_spec_release(spec);
     reshard_layout_release(layout);
 }
@@ -296,7 +297,7 @@ static void test_infer__errors(void **state)
     reshard_shards *shards = NULL;
     reshard_spec *spec = NULL;
     assert_int_equal(reshard_layout_parse(NULL, "2: S(0)", 2, shape, &layout), RESHARD_OK);
-    assert_int_equal(reshard_layout_all_shards(layout, &shards), RESHARD_OK);
+    assert_int_equal(reshard_layout_shards(layout, RESHARD_ALL_RANKS, &shards), RESHARD_OK);
     assert_int_equal(reshard_spec_infer(NULL, 2, shape, 0, NULL, &spec), RESHARD_ERR_INVALID);
     assert_int_equal(reshard_spec_infer(NULL, 2, shape, 1, shards->items, &spec), RESHARD_ERR_GAP);
     assert_int_equal(reshard_spec_infer(NULL, 1, shape, 2, shards->items, &spec),
@@ -307,7 +308,7 @@ static void test_infer__errors(void **state)
     reshard_layout_release(layout);
     layout = NULL;
     assert_int_equal(reshard_layout_parse(NULL, "2: R", 2, shape, &layout), RESHARD_OK);
-    assert_int_equal(reshard_layout_all_shards(layout, &shards), RESHARD_OK);
+    assert_int_equal(reshard_layout_shards(layout, RESHARD_ALL_RANKS, &shards), RESHARD_OK);
     assert_int_equal(reshard_spec_infer(NULL, 2, shape, 2, shards->items, &spec),
                      RESHARD_ERR_OVERLAP);
     assert_null(spec);
@@ -335,8 +336,7 @@ static void test_infer__several_empty(void **state)
         if (!infer_again(layout, &inferred, &said))
             fail_msg("%s: %s", rows[i].given, reshard_error_text());
         assert_true(compare_layouts(layout, inferred, &said));
-        assert_int_equal(
-            reshard_spec_text(reshard_layout_spec(inferred), text, sizeof text, &length), 0);
+        assert_int_equal(reshard_spec_text(inferred->spec, text, sizeof text, &length), 0);
         if (rows[i].inferred != NULL)
             assert_string_equal(text, rows[i].inferred);
         reshard_layout_release(layout);

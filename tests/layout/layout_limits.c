@@ -63,7 +63,8 @@ static void test_limits__all_shards(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         reshard_layout *layout = make(cases[i].spec, 1, cases[i].n, 0);
         reshard_shards *shards = NULL;
-        assert_int_equal(reshard_layout_all_shards(layout, &shards), RESHARD_ERR_RANGE);
+        assert_int_equal(reshard_layout_shards(layout, RESHARD_ALL_RANKS, &shards),
+                         RESHARD_ERR_RANGE);
         if (strstr(reshard_error_text(), cases[i].words) == NULL)
             fail_msg("%s: %s", cases[i].spec, reshard_error_text());
         reshard_layout_release(layout);
@@ -158,7 +159,7 @@ static void test_limits__estimates(void **state)
     };
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
         reshard_layout *layout = make(specs[i], 2, 100, 60);
-        for (int32_t r = 0; r < reshard_layout_rank_count(layout); r++) {
+        for (int32_t r = 0; r < layout->rank_count; r++) {
             reshard_shards *shards = NULL;
             int64_t about = rs_layout_piece_estimate(layout, r);
             assert_int_equal(reshard_layout_shards(layout, r, &shards), RESHARD_OK);

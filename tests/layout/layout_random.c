@@ -4,6 +4,7 @@
  * says that the spec suits the shape, and then every rank's shards hold the oracle's elements in
  * the oracle's order.
  */
+#include "layout/layout.h"
 #include "tests/support/compare.h"
 #include "tests/support/harness.h"
 
@@ -49,8 +50,8 @@ static bool check_texts(const harness_case *given, words *said)
     for (int i = 0; right && i < 2; i++) {
         size_t length = 0;
         texts[i] = calloc(1, ORACLE_TEXT_MAX);
-        right = texts[i] != NULL && reshard_spec_text(reshard_layout_spec(layouts[i]), texts[i],
-                                                      ORACLE_TEXT_MAX, &length) == RESHARD_OK;
+        right = texts[i] != NULL && reshard_spec_text(layouts[i]->spec, texts[i], ORACLE_TEXT_MAX,
+                                                      &length) == RESHARD_OK;
         right = right && length == strlen(texts[i]);
     }
     if (right && strcmp(texts[0], texts[1]) != 0)

@@ -103,13 +103,13 @@ static void check(const tiling *given, reshard_status tiles, reshard_status over
 {
     clock_t start = clock();
     reshard_status status =
-        reshard_shards_check_tiling(NULL, given->ndim, given->shape, given->count, given->shards);
+        reshard_shards_check(NULL, given->ndim, given->shape, given->count, given->shards);
     double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
     if (status != tiles)
         fail_msg("%s where %s is right: %s", reshard_status_name(status),
                  reshard_status_name(tiles), reshard_error_text());
     start = clock();
-    status = reshard_shards_check_overlap(NULL, given->count, given->shards);
+    status = reshard_shards_check(NULL, 0, NULL, given->count, given->shards);
     double overlap_seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
     assert_int_equal(status, overlaps);
     print_message("%lld boxes, %d dims, %s: tiling %.3f s, overlap %.3f s\n",

@@ -103,7 +103,7 @@ static void check_layout(const vector *given, int32_t dim)
     assert_int_equal(reshard_spec_chunk(NULL, dim, given->count, given->ranks, &spec), RESHARD_OK);
     assert_int_equal(reshard_layout_create(NULL, spec, given->ndim, given->shape, &layout),
                      RESHARD_OK);
-    assert_int_equal(reshard_layout_all_shards(layout, &shards), RESHARD_OK);
+    assert_int_equal(reshard_layout_shards(layout, RESHARD_ALL_RANKS, &shards), RESHARD_OK);
     check_shards(given, shards);
     reshard_shards_destroy(shards);
     reshard_layout_release(layout);

@@ -105,7 +105,7 @@ static reshard_tensor *told(reshard_tensor *local, reshard_group *group)
 
 static reshard_value value_of(reshard_tensor *tensor)
 {
-    return tensor != NULL ? reshard_value_of(tensor) : reshard_value_nothing();
+    return tensor != NULL ? reshard_value_of(tensor) : (reshard_value){0};
 }
 
 static reshard_module *make_module(const lines_case *c, reshard_group *group)
@@ -131,8 +131,8 @@ static reshard_module *make_module(const lines_case *c, reshard_group *group)
 
 static reshard_tensor *full(reshard_tensor *tensor)
 {
-    return tensor != NULL && reshard_tensor_is_distributed(tensor) ? reshard_tensor_full(tensor)
-                                                                   : tensor;
+    return tensor != NULL && (reshard_tensor_layout(tensor) != NULL) ? reshard_tensor_full(tensor)
+                                                                     : tensor;
 }
 
 static reshard_tensor *run_module(const lines_case *c, reshard_module *module, const input *in,
@@ -162,7 +162,7 @@ static reshard_status body(void *user, reshard_group *group)
     }
     reshard_tensor *weight = NULL;
     reshard_module *module = make_module(c, group);
-    MUST(reshard_module_find_parameter(module, "weight", &weight));
+    MUST(reshard_module_find_tensor(module, "weight", &weight));
     TRY(reshard_scope_open(NULL, &scope));
     reshard_tensor *y = run_module(c, module, in, group);
     TRY(reshard_scope_status(scope));
@@ -173,7 +173,11 @@ static reshard_status body(void *user, reshard_group *group)
     TRY(reshard_backward(y, weights, NULL));
     reshard_tensor *dw = full(reshard_tensor_gradient(weight)), *after = full(weight);
     reshard_tensor *ds = in->samples != NULL ? reshard_tensor_gradient(in->samples) : NULL;
-    reshard_tensor *all = ds != NULL && c->own ? reshard_tensor_all_gather(ds, group) : ds;
+    reshard_tensor *all =
+        ds != NULL && c->own
+            ? reshard_tensor_exchange(ds, group,
+                                      RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_ALL_GATHER))
+            : ds;
     TRY(reshard_scope_status(scope));
     if (rank == 0) {
         print_tensor(y);

@@ -6,6 +6,8 @@
 
 #include "tests/nn/meshes.h"
 
+#include "tests/support/info.h"
+
 enum { VOCABULARY = 13, LENGTH = 8, WIDTH = 16, HEADS = 4, LAYERS = 2, BATCH = 4 };
 
 static inline double pattern(const char *name, int64_t i)
@@ -67,7 +69,7 @@ static inline reshard_status spread(reshard_module *gpt, reshard_group *group,
 {
     reshard_sharding_plan *plan = NULL;
     MUST(reshard_sharding_plan_create(NULL, &plan));
-    CHECK(reshard_sharding_plan_add_gpt(plan, gpt, reshard_device_mesh_mesh(mesh), 0) ==
+    CHECK(reshard_sharding_plan_add_gpt(plan, gpt, info_device_mesh(mesh).mesh, 0, 0) ==
           RESHARD_OK);
     TRY(reshard_module_shard(gpt, plan, 0, group, out_hook));
     reshard_sharding_plan_destroy(plan);
@@ -80,12 +82,13 @@ static inline reshard_status forward_backward(reshard_module *gpt, int64_t step,
     reshard_tensor *tokens = NULL, *labels = NULL;
     make_batch(step, &tokens, &labels);
     MUST(reshard_scope_open(NULL, &scope));
-    reshard_tensor *loss = reshard_cross_entropy_loss(reshard_module_forward(gpt, tokens), labels);
+    reshard_tensor *loss =
+        reshard_cross_entropy_loss(reshard_module_forward(gpt, tokens), labels, NULL);
     (void)reshard_backward(loss, NULL, NULL);
-    if (loss != NULL && reshard_tensor_is_distributed(loss))
+    if (loss != NULL && reshard_tensor_layout(loss) != NULL)
         loss = reshard_tensor_full(loss);
     if (loss != NULL)
-        MUST(reshard_tensor_item(loss, out_loss));
+        MUST(reshard_tensor_value(loss, out_loss));
     reshard_tensor_release(tokens);
     reshard_tensor_release(labels);
     return reshard_scope_close(scope);

@@ -3,8 +3,10 @@
 #ifndef TESTS_NN_GROUP_CALLS_H
 #define TESTS_NN_GROUP_CALLS_H
 
+#include "spec/spec.h"
 #include "tests/nn/folder.h"
 #include "tests/nn/modules.h"
+#include "tests/support/info.h"
 
 #include <reshard/reshard.h>
 
@@ -109,7 +111,7 @@ static reshard_status sums_up(const fixture *f, reshard_status status)
     return status != RESHARD_OK ? status : expect(f->two[0] == 1, "the sum of 0 and 1 is not 1");
 }
 
-/* Waits for what a _start gave, if it gave anything. */
+/* Waits for a work, if there is one. */
 static reshard_status complete(reshard_status status, reshard_work *work)
 {
     if (status == RESHARD_OK)
@@ -118,58 +120,47 @@ static reshard_status complete(reshard_status status, reshard_work *work)
     return status;
 }
 
-#define COLLECTIVE(name, ...)                                        \
-    static reshard_status call_##name(fixture *f)                    \
-    {                                                                \
-        return reshard_##name(NULL, NULL, RESHARD_F64, __VA_ARGS__); \
-    }
-
 static const int64_t each[] = {1, 1};
 
-COLLECTIVE(all_gather, 1, NULL, &f->one, f->two)
-COLLECTIVE(broadcast, 0, 1, &f->one, f->two)
-COLLECTIVE(scatter, 0, 1, NULL, (double[]){1, 2}, f->two)
-COLLECTIVE(gather, 1, 1, NULL, &f->one, f->two)
-COLLECTIVE(reduce, RESHARD_SUM, 0, 1, &f->one, f->two)
-COLLECTIVE(reduce_scatter, RESHARD_SUM, 1, NULL, (double[]){1, 2}, f->two)
-COLLECTIVE(all_to_all_single, each, each, (double[]){1, 2}, f->two)
-COLLECTIVE(all_to_all, each, each, ((const void *[]){&f->one, &f->one}),
-           ((void *[]){&f->two[0], &f->two[1]}))
-
-static reshard_status call_all_reduce(fixture *f)
+/* All kinds in turn, as one struct describes them; the last one is the sum. */
+static reshard_status call_exchange_run(fixture *f)
 {
-    return sums_up(f, reshard_all_reduce(NULL, NULL, RESHARD_F64, RESHARD_SUM, 1, &f->one, f->two));
-}
-
-static reshard_status call_exchange_start(fixture *f)
-{
+    reshard_exchange exchange = {.size = sizeof exchange,
+                                 .dtype = RESHARD_F64,
+                                 .reduction = RESHARD_SUM,
+                                 .count = 1,
+                                 .send_counts = each,
+                                 .receive_counts = each,
+                                 .source = (double[]){f->one, 2},
+                                 .target = f->two,
+                                 .sources = (const void *[]){&f->one, &f->one},
+                                 .targets = (void *[]){&f->two[0], &f->two[1]}};
+    reshard_status status = RESHARD_OK;
+    for (int kind = RESHARD_ALL_GATHER; kind <= RESHARD_ALL_TO_ALL; kind++) {
+        exchange.kind = (reshard_exchange_kind)kind;
+        if (status == RESHARD_OK)
+            status = reshard_exchange_run(NULL, NULL, &exchange, NULL);
+    }
+    exchange.kind = RESHARD_ALL_REDUCE;
     reshard_work *work = NULL;
-    reshard_status status =
-        reshard_exchange_start(NULL, NULL,
-                               &(reshard_exchange){.size = sizeof(reshard_exchange),
-                                                   .kind = RESHARD_ALL_REDUCE,
-                                                   .dtype = RESHARD_F64,
-                                                   .reduction = RESHARD_SUM,
-                                                   .count = 1,
-                                                   .source = &f->one,
-                                                   .target = f->two},
-                               &work);
+    if (status == RESHARD_OK)
+        status = reshard_exchange_run(NULL, NULL, &exchange, &work);
     return sums_up(f, complete(status, work));
 }
 
 /* Rank 0 sends, rank 1 receives; without a group, f->rank is only a number. */
-static reshard_status call_send(fixture *f)
+static reshard_status deliver(fixture *f, reshard_work **out_work)
 {
-    return f->rank == 0 ? reshard_send(NULL, NULL, RESHARD_F64, 1, 1, &f->one)
-                        : reshard_receive(NULL, NULL, RESHARD_F64, 0, 1, f->two);
+    return f->rank == 0 ? reshard_send(NULL, NULL, RESHARD_F64, 1, 1, &f->one, out_work)
+                        : reshard_receive(NULL, NULL, RESHARD_F64, 0, 1, f->two, out_work);
 }
 
-static reshard_status call_send_start(fixture *f)
+static reshard_status call_send(fixture *f)
 {
     reshard_work *work = NULL;
-    reshard_status status =
-        f->rank == 0 ? reshard_send_start(NULL, NULL, RESHARD_F64, 1, 1, &f->one, &work)
-                     : reshard_receive_start(NULL, NULL, RESHARD_F64, 0, 1, f->two, &work);
+    reshard_status status = deliver(f, NULL);
+    if (status == RESHARD_OK)
+        status = deliver(f, &work);
     return complete(status, work);
 }
 
@@ -180,20 +171,12 @@ static reshard_status call_reshard_local_shard(fixture *f)
                                        (double[]){f->one, f->one}, f->two);
 }
 
-static reshard_status call_reshuffle_local_shard(fixture *f)
-{
-    reshard_chunks from = {.dim = 0, .count = 2}, to = {0, 2, (int32_t[]){1, 0}};
-    return reshard_reshuffle_local_shard(NULL, NULL, 1, (int64_t[]){2}, RESHARD_F64, &from, &to,
-                                         &f->one, f->two);
-}
-
 static reshard_status call_device_mesh_create(fixture *f)
 {
     reshard_device_mesh *made = NULL;
-    reshard_status status =
-        reshard_device_mesh_create(NULL, NULL, (reshard_mesh *)reshard_spec_mesh(f->rows), &made);
+    reshard_status status = reshard_device_mesh_create(NULL, NULL, f->rows->mesh, &made);
     if (status == RESHARD_OK)
-        status = expect(reshard_device_mesh_position(made) == f->rank, "another rank's position");
+        status = expect(info_device_mesh(made).position == f->rank, "another rank's position");
     reshard_device_mesh_release(made);
     return status;
 }
@@ -203,7 +186,7 @@ static reshard_status call_device_mesh_parse(fixture *f)
     reshard_device_mesh *made = NULL;
     reshard_status status = reshard_device_mesh_parse(NULL, NULL, "2", &made);
     if (status == RESHARD_OK)
-        status = expect(reshard_device_mesh_position(made) == f->rank, "another rank's position");
+        status = expect(info_device_mesh(made).position == f->rank, "another rank's position");
     reshard_device_mesh_release(made);
     return status;
 }
@@ -235,8 +218,8 @@ static reshard_status call_trace_create(fixture *f)
 /* Takes the reference. */
 static reshard_status give_back(reshard_status status, const fixture *f, reshard_tensor *made)
 {
-    if (status == RESHARD_OK && reshard_tensor_is_distributed(made))
-        status = expect(reshard_tensor_group(made) == f->current, "another group");
+    if (status == RESHARD_OK && reshard_tensor_layout(made) != NULL)
+        status = expect(info_tensor(made).group == f->current, "another group");
     reshard_tensor_release(made);
     return status;
 }
@@ -278,7 +261,7 @@ static reshard_status in_scope(const fixture *f, reshard_tensor *made)
 {
     if (made == NULL)
         return reshard_scope_status(f->scope);
-    return reshard_tensor_is_distributed(made) && reshard_tensor_group(made) != f->current
+    return reshard_tensor_layout(made) != NULL && info_tensor(made).group != f->current
                ? expect(false, "another group")
                : RESHARD_OK;
 }
@@ -290,14 +273,20 @@ static reshard_status in_scope(const fixture *f, reshard_tensor *made)
     }
 
 OPERATION(from_local, NULL, f->rows)
-OPERATION(all_reduce, NULL, RESHARD_SUM)
-OPERATION(reduce_to, NULL, RESHARD_SUM, 1)
-OPERATION(reduce_scatter, NULL, RESHARD_SUM)
-OPERATION(all_gather, NULL)
-OPERATION(gather_to, NULL, 1)
-OPERATION(broadcast_from, NULL, 1)
-OPERATION(scatter_from, NULL, 1)
-OPERATION(all_to_all, NULL, each, each)
+
+static reshard_status call_tensor_exchange(fixture *f)
+{
+    reshard_status status = RESHARD_OK;
+    for (int kind = RESHARD_ALL_GATHER; kind < RESHARD_ALL_TO_ALL; kind++) {
+        if (status == RESHARD_OK)
+            status = in_scope(
+                f, reshard_tensor_exchange(
+                       f->local, NULL,
+                       RESHARD_OPTIONS(reshard_exchange, .kind = (reshard_exchange_kind)kind,
+                                       .send_counts = each, .receive_counts = each)));
+    }
+    return status;
+}
 
 /* ---- calls of modules ------------------------------------------------------------------------ */
 
@@ -316,8 +305,7 @@ static reshard_status call_parallelize(fixture *f)
 {
     static const reshard_style style = {.size = sizeof style, .kind = RESHARD_STYLE_COLUMNS};
     const reshard_styled styled = {"3", &style};
-    return reshard_module_parallelize(f->module, NULL, (reshard_mesh *)reshard_spec_mesh(f->rows),
-                                      0, 1, &styled, NULL);
+    return reshard_module_parallelize(f->module, NULL, f->rows->mesh, 0, 1, &styled, NULL);
 }
 
 static reshard_status plan_third(void *user, reshard_module *module, reshard_sharding_plan *plan)
@@ -419,20 +407,9 @@ static const struct {
     {"reshard_group_agree", NULL, call_agree},
     {"reshard_group_gather_bytes", NULL, call_gather_bytes},
     {"reshard_group_alloc", "reshard_group_free", call_alloc},
-    {"reshard_all_gather", NULL, call_all_gather},
-    {"reshard_reduce_scatter", NULL, call_reduce_scatter},
-    {"reshard_all_reduce", NULL, call_all_reduce},
-    {"reshard_exchange_start", NULL, call_exchange_start},
-    {"reshard_broadcast", NULL, call_broadcast},
-    {"reshard_scatter", NULL, call_scatter},
-    {"reshard_gather", NULL, call_gather},
-    {"reshard_reduce", NULL, call_reduce},
-    {"reshard_all_to_all_single", NULL, call_all_to_all_single},
-    {"reshard_all_to_all", NULL, call_all_to_all},
+    {"reshard_exchange_run", NULL, call_exchange_run},
     {"reshard_send", "reshard_receive", call_send},
-    {"reshard_send_start", "reshard_receive_start", call_send_start},
     {"reshard_reshard_local_shard", NULL, call_reshard_local_shard},
-    {"reshard_reshuffle_local_shard", NULL, call_reshuffle_local_shard},
     {"reshard_device_mesh_create", NULL, call_device_mesh_create},
     {"reshard_device_mesh_parse", NULL, call_device_mesh_parse},
     {"reshard_exec_create", NULL, call_exec_create},
@@ -441,14 +418,7 @@ static const struct {
     {"reshard_tensor_from_shards", NULL, call_from_shards},
     {"reshard_tensor_create_shared", NULL, call_create_shared},
     {"reshard_tensor_from_local", NULL, call_tensor_from_local},
-    {"reshard_tensor_all_reduce", NULL, call_tensor_all_reduce},
-    {"reshard_tensor_reduce_to", NULL, call_tensor_reduce_to},
-    {"reshard_tensor_reduce_scatter", NULL, call_tensor_reduce_scatter},
-    {"reshard_tensor_all_gather", NULL, call_tensor_all_gather},
-    {"reshard_tensor_gather_to", NULL, call_tensor_gather_to},
-    {"reshard_tensor_broadcast_from", NULL, call_tensor_broadcast_from},
-    {"reshard_tensor_scatter_from", NULL, call_tensor_scatter_from},
-    {"reshard_tensor_all_to_all", NULL, call_tensor_all_to_all},
+    {"reshard_tensor_exchange", NULL, call_tensor_exchange},
     {"reshard_module_shard_parameter", NULL, call_shard_parameter},
     {"reshard_module_shard", NULL, call_module_shard},
     {"reshard_module_shard_planned", NULL, call_shard_planned},

@@ -6,6 +6,8 @@
  */
 #include "tests/nn/modules.h"
 
+#include "tests/support/info.h"
+
 #include <math.h>
 
 /* ---- errors looked at once ------------------------------------------------------------------- */
@@ -86,14 +88,14 @@ static reshard_status body_set(void *user, reshard_group *group)
         reshard_tensor *from = i < 2 ? other : spread;
         if (i == 1)
             TRY(reshard_module_shard(mlp, plan, 0, group, NULL));
-        MUST(reshard_module_find_parameter(mlp, "fc1.weight", &weight));
-        TRY(reshard_tensor_is_distributed(weight)
+        MUST(reshard_module_find_tensor(mlp, "fc1.weight", &weight));
+        TRY((reshard_tensor_layout(weight) != NULL)
                 ? reshard_module_set_parameter(mlp, "fc1.weight", from)
                 : (reshard_tensor_fill(weight, 0),
                    reshard_module_set_parameter(mlp, "fc1.weight", from)));
         reshard_tensor *now = NULL;
-        MUST(reshard_module_find_parameter(mlp, "fc1.weight", &now));
-        CHECK(now == weight && reshard_tensor_requires_grad(now));
+        MUST(reshard_module_find_tensor(mlp, "fc1.weight", &now));
+        CHECK(now == weight && info_tensor(now).requires_grad);
         reshard_scope *scope = NULL;
         MUST(reshard_scope_open(NULL, &scope));
         reshard_tensor *whole = i == 0 ? now : reshard_tensor_full(now);
@@ -195,7 +197,7 @@ static reshard_status step(reshard_group *group, bool first, bool reshards, doub
         NULL, mlp, RESHARD_OPTIONS(reshard_sgd_options, .learning_rate = 0.5), &sgd));
     RESHARD_DO(reshard_backward(reshard_mse_loss(reshard_module_forward(mlp, x), x), NULL, NULL));
     RESHARD_DO(reshard_optimizer_step(sgd));
-    RESHARD_DO(reshard_module_find_parameter(mlp, "fc1.weight", &weight));
+    RESHARD_DO(reshard_module_find_tensor(mlp, "fc1.weight", &weight));
     reshard_tensor *whole = reshard_scope_failed() ? NULL : reshard_tensor_full(weight);
     for (int64_t i = 0; whole != NULL && i < 35; i++)
         out_weights[i] = element(whole, i);
@@ -296,13 +298,22 @@ static reshard_status blunder(int which, reshard_group *group, reshard_tensor *x
                                                    SHAPE(4, 6), &made);
         break;
     case 11:
-        (void)reshard_tensor_all_reduce(whole, group, odd ? RESHARD_SUM : RESHARD_MAX);
+        (void)reshard_tensor_exchange(
+            whole, group,
+            RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_ALL_REDUCE,
+                            .reduction = odd ? RESHARD_SUM : RESHARD_MAX));
         break;
     case 12:
-        (void)reshard_tensor_reduce_to(whole, group, RESHARD_SUM, odd ? 9 : 0);
+        (void)reshard_tensor_exchange(whole, group,
+                                      RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_REDUCE,
+                                                      .reduction = RESHARD_SUM,
+                                                      .root = odd ? 9 : 0));
         break;
     case 13:
-        (void)reshard_tensor_all_to_all(whole, group, (int64_t[]){1, 1}, (int64_t[]){2, 2});
+        (void)reshard_tensor_exchange(
+            whole, group,
+            RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_ALL_TO_ALL_SINGLE,
+                            .send_counts = (int64_t[]){1, 1}, .receive_counts = (int64_t[]){2, 2}));
         break;
     case 14:
         status =
@@ -318,7 +329,7 @@ static reshard_status blunder(int which, reshard_group *group, reshard_tensor *x
         status = reshard_tensor_gather(x, 7, &made);
         break;
     case 18:
-        status = reshard_tensor_redistribute_into(x, odd ? whole : x);
+        status = reshard_tensor_copy(odd ? whole : x, x);
         break;
     case 19:
         (void)reshard_relu(reshard_tensor_redistribute(x, least, NULL));

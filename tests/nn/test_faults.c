@@ -10,6 +10,7 @@
 #include "tests/nn/meshes.h"
 #include "tests/support/context.h"
 #include "tests/support/harness.h"
+#include "tests/support/info.h"
 
 enum { RANKS = 3, FAULTY = 1, VALUES_MAX = 256 };
 
@@ -66,11 +67,14 @@ static reshard_status make_plan(reshard_context *context, reshard_sharding_plan 
     if (status == RESHARD_OK)
         status = reshard_sharding_plan_add(*out_plan, "0.fc2.weight", columns);
     if (status == RESHARD_OK)
-        status = reshard_sharding_plan_add_output(*out_plan, "0", everywhere);
+        status = reshard_sharding_plan_add_module(
+            *out_plan, "0", RESHARD_OPTIONS(reshard_sharding_module, .output = everywhere));
     if (status == RESHARD_OK)
-        status = reshard_sharding_plan_add_sharder(*out_plan, "1", &sharder);
+        status = reshard_sharding_plan_add_module(
+            *out_plan, "1", RESHARD_OPTIONS(reshard_sharding_module, .sharder = &sharder));
     if (status == RESHARD_OK)
-        status = reshard_sharding_plan_add_local(*out_plan, "");
+        status = reshard_sharding_plan_add_module(
+            *out_plan, "", RESHARD_OPTIONS(reshard_sharding_module, .local_output = 1));
     reshard_spec_release(rows);
     reshard_spec_release(columns);
     reshard_spec_release(everywhere);
@@ -117,9 +121,9 @@ typedef struct values {
 
 static void note_values(const reshard_tensor *tensor, values *v)
 {
-    for (int64_t i = 0; i < reshard_tensor_local_shard_count(tensor); i++)
+    for (int64_t i = 0; i < info_tensor(tensor).local_shard_count; i++)
         note_values(reshard_tensor_local_shard(tensor, i), v);
-    for (int64_t i = 0; !reshard_tensor_is_distributed(tensor) && i < reshard_tensor_volume(tensor);
+    for (int64_t i = 0; reshard_tensor_layout(tensor) == NULL && i < reshard_tensor_volume(tensor);
          i++)
         v->items[v->count++ % VALUES_MAX] = element(tensor, i);
 }
@@ -145,8 +149,8 @@ static bool is_untouched(reshard_module *module)
     reshard_module *child = NULL;
     bool local = true;
     for (int i = 0; i < 3; i++) {
-        MUST(reshard_module_find_parameter(module, paths[i], &tensor));
-        local = local && !reshard_tensor_is_distributed(tensor);
+        MUST(reshard_module_find_tensor(module, paths[i], &tensor));
+        local = local && reshard_tensor_layout(tensor) == NULL;
     }
     MUST(reshard_module_find(module, "0", &child)); /* the output that the plan names first */
     local = local && child->hooks[RS_HOOK_POST] == NULL && module->hooks[RS_HOOK_POST] == NULL;

@@ -4,6 +4,7 @@
  * cut in any way and the others left local, gives the output and the gradients that it gives on one
  * rank; and the plan of PyTorch's Megatron prototype, which names weights and no biases.
  */
+#include "layout/layout.h"
 #include "tests/nn/modules.h"
 #include "tests/support/harness.h"
 
@@ -78,7 +79,7 @@ static const char *draw_spec(draw_state *draw, int32_t ndim)
 /* The sum of all outputs with weights of the test's own, and everybody's gradients. */
 static reshard_status run_backward(reshard_tensor *y)
 {
-    reshard_tensor *whole = reshard_tensor_is_distributed(y) ? reshard_tensor_full(y) : y;
+    reshard_tensor *whole = (reshard_tensor_layout(y) != NULL) ? reshard_tensor_full(y) : y;
     CHECK(whole != NULL);
     draw_state draw;
     draw_seed(&draw, 23);
@@ -92,7 +93,7 @@ static reshard_status run_backward(reshard_tensor *y)
 static reshard_status compare(reshard_tensor *expected, reshard_tensor *seen)
 {
     CHECK(expected != NULL && seen != NULL);
-    if (reshard_tensor_is_distributed(seen))
+    if (reshard_tensor_layout(seen) != NULL)
         seen = reshard_tensor_full(seen);
     CHECK(seen != NULL && reshard_tensor_volume(seen) == reshard_tensor_volume(expected));
     for (int64_t i = 0; i < reshard_tensor_volume(expected); i++)
@@ -216,12 +217,12 @@ static reshard_status body_weights_only(void *user, reshard_group *group)
     TRY(run_backward(y));
     reshard_tensor *z = reshard_module_forward(spread, x);
     TRY(compare(y, z));
-    CHECK(reshard_layout_rank_count(reshard_tensor_layout(z)) == 4);
+    CHECK(reshard_tensor_layout(z)->rank_count == 4);
     TRY(run_backward(z));
     TRY(compare_modules(plain, spread));
-    MUST(reshard_module_find_parameter(spread, "fc1.bias", &bias));
-    CHECK(!reshard_tensor_is_distributed(bias));
-    CHECK(!reshard_tensor_is_distributed(reshard_tensor_gradient(bias)));
+    MUST(reshard_module_find_tensor(spread, "fc1.bias", &bias));
+    CHECK(reshard_tensor_layout(bias) == NULL);
+    CHECK(reshard_tensor_layout(reshard_tensor_gradient(bias)) == NULL);
     TRY(reshard_scope_close(scope));
     reshard_tensor_release(x);
     reshard_sharding_plan_destroy(plan);
@@ -293,8 +294,8 @@ static reshard_status body_two_groups(void *user, reshard_group *group)
         CHECK(strstr(reshard_error_text(), "\"bias\": the weight of this linear is distributed "
                                            "over another group") != NULL);
         reshard_tensor *bias = NULL;
-        MUST(reshard_module_find_parameter(linear, "bias", &bias));
-        CHECK(!reshard_tensor_is_distributed(bias));
+        MUST(reshard_module_find_tensor(linear, "bias", &bias));
+        CHECK(reshard_tensor_layout(bias) == NULL);
     }
     reshard_spec_release(rows);
     reshard_module_release(linear);

@@ -7,6 +7,7 @@
  */
 #include "tests/nn/modules.h"
 #include "tests/support/harness.h"
+#include "tests/support/info.h"
 
 #include <math.h>
 
@@ -24,7 +25,7 @@ static reshard_status train(reshard_module *module, reshard_tensor *x)
     reshard_scope *scope = NULL;
     MUST(reshard_scope_open(NULL, &scope));
     reshard_tensor *y = reshard_module_forward(module, x);
-    if (y != NULL && reshard_tensor_is_distributed(y))
+    if (y != NULL && reshard_tensor_layout(y) != NULL)
         y = reshard_tensor_full(y);
     (void)reshard_backward(reshard_sum(y), NULL, NULL);
     return reshard_scope_close(scope);
@@ -39,7 +40,7 @@ static size_t read_gradients(reshard_module *module, reshard_tensor *x, unsigned
     for (int64_t i = 0; i <= list->count; i++) {
         reshard_tensor *leaf = i < list->count ? list->items[i].tensor : x;
         reshard_tensor *gradient = reshard_tensor_gradient(leaf);
-        if (gradient != NULL && reshard_tensor_is_distributed(gradient))
+        if (gradient != NULL && reshard_tensor_layout(gradient) != NULL)
             gradient = reshard_tensor_local_shard(gradient, 0);
         size_t count =
             gradient != NULL ? (size_t)reshard_tensor_volume(gradient) * sizeof(double) : 0;
@@ -146,7 +147,7 @@ static reshard_module *make_varying(reshard_group *group)
 {
     reshard_module *mlp = make_mlp(4);
     reshard_tensor *weight = NULL;
-    MUST(reshard_module_find_parameter(mlp, "fc1.weight", &weight));
+    MUST(reshard_module_find_tensor(mlp, "fc1.weight", &weight));
     set_element(weight, 0, 1 + reshard_group_rank(group));
     return mlp;
 }
@@ -217,7 +218,7 @@ static reshard_value forward_shifted(reshard_module *module, void *user, reshard
     reshard_tensor *local = reshard_tensor_to_local(reshard_value_tensor(input), NULL),
                    *same = NULL;
     (void)user;
-    MUST(reshard_module_find_buffer(module, "same", &same));
+    MUST(reshard_module_find_tensor(module, "same", &same));
     return reshard_value_of(reshard_gelu(reshard_add(same, local)));
 }
 
@@ -225,7 +226,9 @@ static reshard_value forward_scattered(reshard_module *module, void *user, resha
 {
     (void)module;
     return reshard_value_of(reshard_gelu(
-        reshard_tensor_reduce_scatter(reshard_value_tensor(input), user, RESHARD_SUM)));
+        reshard_tensor_exchange(reshard_value_tensor(input), user,
+                                RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_REDUCE_SCATTER,
+                                                .reduction = RESHARD_SUM))));
 }
 
 static reshard_status body_varying_made(void *user, reshard_group *group)
@@ -274,7 +277,7 @@ typedef struct spread_case {
 static void replace(reshard_group *group, reshard_module *mlp, const char *name, const char *text)
 {
     reshard_tensor *local = NULL;
-    MUST(reshard_module_find_parameter(mlp, name, &local));
+    MUST(reshard_module_find_tensor(mlp, name, &local));
     reshard_tensor *made = distribute(group, text, local);
     MUST(reshard_module_replace_parameter(mlp, name, made));
     reshard_tensor_release(made);
@@ -446,7 +449,7 @@ static reshard_status body_after_failure(void *user, reshard_group *group)
     CHECK(train(mlp, narrow) != RESHARD_OK);
     CHECK(reshard_saved_tensor_hooks_pop() == RESHARD_ERR_INVALID);
     /* a weight that it has not seen yet is a weight all the same */
-    MUST(reshard_module_find_parameter(other, "fc1.weight", &weight));
+    MUST(reshard_module_find_tensor(other, "fc1.weight", &weight));
     MUST(reshard_module_replace_parameter(mlp, "fc1.weight", weight));
     TRY(reshard_input_reshard_counts(hook, &counts));
     TRY(train(mlp, x));
@@ -512,7 +515,7 @@ static reshard_value forward_around(reshard_module *module, void *user, reshard_
 {
     reshard_tensor *x = reshard_value_tensor(input);
     (void)user;
-    reshard_tensor *y = reshard_module_forward(reshard_module_child(module, 0), x);
+    reshard_tensor *y = reshard_module_forward(reshard_module_child(module, 0, NULL), x);
     return reshard_value_of(reshard_add(y, reshard_gelu(x)));
 }
 
@@ -660,12 +663,12 @@ static reshard_status measure(reshard_context *context, reshard_module *block, r
                               size_t *out_bytes)
 {
     reshard_scope *outer = NULL, *inner = NULL;
-    size_t before = reshard_context_bytes(context);
+    size_t before = info_memory(context).bytes;
     MUST(reshard_scope_open(context, &outer));
     MUST(reshard_scope_open(context, &inner));
     reshard_tensor *loss = reshard_scope_keep(reshard_sum(reshard_module_forward(block, x)));
     TRY(reshard_scope_close(inner));
-    *out_bytes = reshard_context_bytes(context) - before;
+    *out_bytes = info_memory(context).bytes - before;
     TRY(reshard_backward(loss, NULL, NULL));
     return reshard_scope_close(outer);
 }
@@ -697,7 +700,7 @@ static reshard_status body_memory(void *user, reshard_group *group)
     reshard_module_release(block);
     reshard_tensor_release(x);
     reshard_device_mesh_release(mesh);
-    CHECK(reshard_context_bytes(context) == 0);
+    CHECK(info_memory(context).bytes == 0);
     reshard_context_destroy(context);
     return RESHARD_OK;
 }

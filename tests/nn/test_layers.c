@@ -66,7 +66,7 @@ static void test_gradients__simple_layers(void **state)
     MUST(reshard_sequential_create(NULL, 7, m, &all));
     reshard_tensor *x = make_random(RESHARD_F64, &draw, SHAPE(2, 3)), *bias = NULL;
     check_gradients("sequential", all, x);
-    MUST(reshard_module_find_parameter(all, "5.bias", &bias));
+    MUST(reshard_module_find_tensor(all, "5.bias", &bias));
     assert_null(bias);
     for (size_t i = 0; i < 7; i++)
         reshard_module_release(m[i]);
@@ -111,8 +111,8 @@ static void test_gradients__gpt(void **state)
     reshard_tensor *x = NULL, *a = NULL, *b = NULL;
     MUST(reshard_tensor_from_data(NULL, RESHARD_I64, SHAPE(2, 3), tokens, &x));
     check_gradients("gpt", gpt, x);
-    MUST(reshard_module_find_parameter(gpt, "wte.weight", &a));
-    MUST(reshard_module_find_parameter(gpt, "head.weight", &b));
+    MUST(reshard_module_find_tensor(gpt, "wte.weight", &a));
+    MUST(reshard_module_find_tensor(gpt, "head.weight", &b));
     assert_ptr_equal(a, b);
     reshard_module_release(gpt);
     reshard_tensor_release(x);
@@ -163,8 +163,8 @@ static void test_init__by_seed(void **state)
     assert_true(other);
     /* q and k differ, though they have the same shape. */
     reshard_tensor *q = NULL, *k = NULL;
-    MUST(reshard_module_find_parameter(a, "h.0.attn.q.weight", &q));
-    MUST(reshard_module_find_parameter(a, "h.0.attn.k.weight", &k));
+    MUST(reshard_module_find_tensor(a, "h.0.attn.q.weight", &q));
+    MUST(reshard_module_find_tensor(a, "h.0.attn.k.weight", &k));
     assert_true(element(q, 0) != element(k, 0));
     reshard_named_tensors_destroy(x);
     reshard_named_tensors_destroy(y);
@@ -186,7 +186,7 @@ static void test_gpt_plan__needs_its_own_attention(void **state)
     MUST(reshard_module_replace_child(gpt, "h.0.attn", other));
     MUST(reshard_mesh_create(NULL, 1, NULL, &size, NULL, &mesh));
     MUST(reshard_sharding_plan_create(NULL, &plan));
-    assert_int_equal(reshard_sharding_plan_add_gpt(plan, gpt, mesh, 0), RESHARD_ERR_INVALID);
+    assert_int_equal(reshard_sharding_plan_add_gpt(plan, gpt, mesh, 0, 0), RESHARD_ERR_INVALID);
     assert_non_null(strstr(reshard_error_text(), "h.0.attn: a module of kind linear"));
     reshard_sharding_plan_destroy(plan);
     reshard_mesh_release(mesh);

@@ -107,19 +107,20 @@ static void test_find__by_path(void **state)
     MUST(reshard_module_find(root, "", &found));
     assert_ptr_equal(found, root);
     MUST(reshard_module_find(root, "a.b", &found));
-    assert_string_equal(reshard_module_child_name(reshard_module_child(root, 0), 0), "b");
-    assert_ptr_equal(found, reshard_module_child(reshard_module_child(root, 0), 0));
-    MUST(reshard_module_find_parameter(root, "a.b.w", &x));
+    const char *name = NULL;
+    assert_ptr_equal(found, reshard_module_child(reshard_module_child(root, 0, NULL), 0, &name));
+    assert_string_equal(name, "b");
+    assert_ptr_equal(found, reshard_module_child(reshard_module_child(root, 0, NULL), 0, NULL));
+    MUST(reshard_module_find_tensor(root, "a.b.w", &x));
     assert_true(element(x, 0) == 2);
-    MUST(reshard_module_find_buffer(root, "a.b.mean", &x));
+    MUST(reshard_module_find_tensor(root, "a.b.mean", &x));
     static const char *const wrong[] = {"c", "a.c", "a.b.w.x", "a.w", ".", "a.", ".a", "a..b"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         assert_int_equal(reshard_module_find(root, wrong[i], &found), RESHARD_ERR_NOT_FOUND);
         assert_non_null(strstr(reshard_error_text(), wrong[i]));
     }
-    assert_int_equal(reshard_module_find_parameter(root, "a.b.mean", &x), RESHARD_ERR_NOT_FOUND);
-    assert_int_equal(reshard_module_find_parameter(root, "a.b", &x), RESHARD_ERR_NOT_FOUND);
-    assert_int_equal(reshard_module_find_buffer(root, "w", &x), RESHARD_ERR_NOT_FOUND);
+    assert_int_equal(reshard_module_replace_parameter(root, "a.b.mean", x), RESHARD_ERR_NOT_FOUND);
+    assert_int_equal(reshard_module_find_tensor(root, "a.b", &x), RESHARD_ERR_NOT_FOUND);
     reshard_module_release(root);
 }
 
@@ -181,7 +182,7 @@ static void test_lists__order_of_pytorch(void **state)
     reshard_module *root = make_mixed(z, "z", make_mixed(NULL, NULL, NULL, NULL), "a");
     reshard_tensor *w = NULL;
     reshard_named_tensors *list = NULL;
-    MUST(reshard_module_find_parameter(root, "w", &w));
+    MUST(reshard_module_find_tensor(root, "w", &w));
     MUST(reshard_module_replace_parameter(root, "a.w", w));
     MUST(reshard_module_state_dict(root, &list));
     check_names(list, oracle_state);
@@ -198,25 +199,25 @@ static void test_replace__keeps_ties(void **state)
     reshard_module *root = make_tree(), *other = make_scale();
     reshard_tensor *x = make_value(9), *found = NULL;
     MUST(reshard_module_replace_parameter(root, "a.w", x));
-    MUST(reshard_module_find_parameter(root, "w", &found));
+    MUST(reshard_module_find_tensor(root, "w", &found));
     assert_ptr_equal(found, x);
-    MUST(reshard_module_find_parameter(root, "a.w", &found));
+    MUST(reshard_module_find_tensor(root, "a.w", &found));
     assert_ptr_equal(found, x);
-    MUST(reshard_module_find_parameter(root, "a.b.w", &found));
+    MUST(reshard_module_find_tensor(root, "a.b.w", &found));
     assert_ptr_not_equal(found, x);
     MUST(reshard_module_replace_parameter(root, "a.bias", x));
-    MUST(reshard_module_find_parameter(root, "a.bias", &found));
+    MUST(reshard_module_find_tensor(root, "a.bias", &found));
     assert_ptr_equal(found, x);
     assert_int_equal(reshard_module_replace_parameter(root, "a.b.mean", x), RESHARD_ERR_NOT_FOUND);
 
     MUST(reshard_module_replace_child(root, "a.b", other));
-    assert_ptr_equal(reshard_module_child(reshard_module_child(root, 0), 0), other);
+    assert_ptr_equal(reshard_module_child(reshard_module_child(root, 0, NULL), 0, NULL), other);
     assert_int_equal(reshard_module_replace_child(root, "", other), RESHARD_ERR_INVALID);
     assert_int_equal(reshard_module_replace_child(root, "a.w", other), RESHARD_ERR_NOT_FOUND);
     assert_int_equal(reshard_module_replace_child(root, "a", root), RESHARD_ERR_INVALID);
-    reshard_module *parent = reshard_module_child(root, 0);
+    reshard_module *parent = reshard_module_child(root, 0, NULL);
     assert_int_equal(reshard_module_replace_child(root, "a.b", parent), RESHARD_ERR_INVALID);
-    assert_ptr_equal(reshard_module_child(parent, 0), other);
+    assert_ptr_equal(reshard_module_child(parent, 0, NULL), other);
     reshard_module_release(root);
     reshard_module_release(other);
     reshard_tensor_release(x);
@@ -230,9 +231,9 @@ static void test_load__all_or_nothing(void **state)
     reshard_module *source = make_tree(), *target = make_tree();
     reshard_named_tensors *list = NULL;
     reshard_tensor *x = NULL, *wrong = make_zeros(RESHARD_F64, SHAPE(3));
-    MUST(reshard_module_find_parameter(source, "a.b.w", &x));
+    MUST(reshard_module_find_tensor(source, "a.b.w", &x));
     MUST(reshard_tensor_fill(x, 20));
-    MUST(reshard_module_find_parameter(source, "w", &x));
+    MUST(reshard_module_find_tensor(source, "w", &x));
     MUST(reshard_tensor_fill(x, 10));
     MUST(reshard_module_state_dict(source, &list));
 
@@ -242,7 +243,7 @@ static void test_load__all_or_nothing(void **state)
     assert_int_equal(reshard_module_load_state_dict(target, 4, items, NULL), RESHARD_ERR_INVALID);
     assert_non_null(
         strstr(reshard_error_text(), "\"a.b.mean\" is f64 2, and f64 3 in what is loaded"));
-    MUST(reshard_module_find_parameter(target, "w", &x));
+    MUST(reshard_module_find_tensor(target, "w", &x));
     assert_true(element(x, 0) == 1);
 
     reshard_tensor *narrow = make_zeros(RESHARD_F32, SHAPE(2)); /* the shape alone is right */
@@ -272,7 +273,7 @@ static void test_load__all_or_nothing(void **state)
     assert_true(element(x, 0) == 1);
     MUST(reshard_module_load_state_dict(target, 4, items, NULL));
     assert_true(element(x, 0) == 10);
-    MUST(reshard_module_find_parameter(target, "a.b.w", &x));
+    MUST(reshard_module_find_tensor(target, "a.b.w", &x));
     assert_true(element(x, 1) == 20);
     MUST(reshard_module_load_state_dict(source, 4, list->items, NULL)); /* from itself */
     reshard_named_tensors_destroy(list);
@@ -419,7 +420,7 @@ static void test_hooks__always_run(void **state)
         if (rows[i].factor == 0) { /* forward fails: it wants a tensor */
             reshard_scope *scope = NULL;
             MUST(reshard_scope_open(NULL, &scope));
-            reshard_value nothing = reshard_module_call(module, reshard_value_nothing());
+            reshard_value nothing = reshard_module_call(module, (reshard_value){0});
             assert_int_equal(nothing.kind, RESHARD_VALUE_FAILED);
             status = reshard_scope_close(scope);
             assert_int_equal(status, RESHARD_ERR_INVALID);
@@ -469,10 +470,10 @@ static void test_values__lists(void **state)
     reshard_scope *scope = NULL;
     reshard_tensor *x = make_value(7);
     MUST(reshard_scope_open(NULL, &scope));
-    reshard_value items[] = {reshard_value_of(x), reshard_value_nothing()};
+    reshard_value items[] = {reshard_value_of(x), (reshard_value){0}};
     reshard_value inner = reshard_value_list(2, items);
     reshard_value outer = reshard_value_list(1, &inner);
-    items[0] = reshard_value_nothing(); /* they were copied */
+    items[0] = (reshard_value){0}; /* they were copied */
     reshard_value found = reshard_value_item(reshard_value_item(outer, 0), 0);
     assert_ptr_equal(reshard_value_tensor(found), x);
     assert_int_equal(reshard_value_list(0, NULL).kind, RESHARD_VALUE_LIST);

@@ -21,7 +21,7 @@ static reshard_value forward_stored(reshard_module *module, void *user, reshard_
         return reshard_value_of(s->tensor);
     reshard_value inner = reshard_value_of(s->tensor);
     reshard_value items[] = {reshard_value_list(1, &inner), reshard_value_of(s->other),
-                             reshard_value_nothing()};
+                             (reshard_value){0}};
     return reshard_value_list(3, items);
 }
 
@@ -43,7 +43,7 @@ static reshard_status body_output(void *user, reshard_group *group)
     MUST(reshard_scope_open(NULL, &scope));
     for (int round = 0; round < 4; round++) {
         s.list = round % 2;
-        reshard_value y = reshard_module_call(module, reshard_value_nothing());
+        reshard_value y = reshard_module_call(module, (reshard_value){0});
         if (s.list) {
             CHECK(y.kind == RESHARD_VALUE_LIST && y.count == 3);
             CHECK(reshard_value_tensor(reshard_value_item(y, 1)) == whole);
@@ -61,7 +61,7 @@ static reshard_status body_output(void *user, reshard_group *group)
     }
     reshard_hook_remove(hook);
     s.list = false;
-    CHECK(reshard_module_call(module, reshard_value_nothing()).tensor == s.tensor);
+    CHECK(reshard_module_call(module, (reshard_value){0}).tensor == s.tensor);
     MUST(reshard_scope_close(scope));
     reshard_module_release(module);
     reshard_spec_release(columns);
@@ -88,8 +88,8 @@ static reshard_status collect(reshard_group *group, int64_t rows, bool by_local_
     MUST(reshard_module_create(NULL, &kind, &module));
     MUST(reshard_module_collect_local_shard(module, &options, NULL));
     MUST(reshard_scope_open(NULL, &scope));
-    reshard_tensor *y = reshard_value_tensor(reshard_module_call(module, reshard_value_nothing()));
-    CHECK(y != NULL && !reshard_tensor_is_distributed(y));
+    reshard_tensor *y = reshard_value_tensor(reshard_module_call(module, (reshard_value){0}));
+    CHECK(y != NULL && reshard_tensor_layout(y) == NULL);
     *out_ndim = reshard_tensor_ndim(y);
     *out_volume = reshard_tensor_volume(y);
     MUST(reshard_scope_close(scope));
@@ -149,8 +149,7 @@ static reshard_status body_collect_left_out(void *user, reshard_group *group)
         MUST(reshard_module_create(NULL, &kind, &module));
         MUST(reshard_module_collect_local_shard(module, NULL, NULL));
         MUST(reshard_scope_open(NULL, &scope));
-        reshard_tensor *y =
-            reshard_value_tensor(reshard_module_call(module, reshard_value_nothing()));
+        reshard_tensor *y = reshard_value_tensor(reshard_module_call(module, (reshard_value){0}));
         CHECK(y != NULL && reshard_tensor_ndim(y) == cases[i].out_ndim);
         const int64_t *expected = here ? cases[i].holders : cases[i].left_out;
         for (int32_t d = 0; d < cases[i].out_ndim; d++)
@@ -180,7 +179,7 @@ static reshard_value forward_mixture(reshard_module *module, void *user, reshard
     (void)module;
     (void)input;
     reshard_value items[] = {reshard_value_of(m->matrix), reshard_value_of(m->scalar),
-                             reshard_value_nothing(), reshard_value_of(m->local)};
+                             (reshard_value){0}, reshard_value_of(m->local)};
     return reshard_value_list(4, items);
 }
 
@@ -200,7 +199,7 @@ static reshard_status body_mixture(void *user, reshard_group *group)
     MUST(reshard_module_create(NULL, &kind, &module));
     MUST(reshard_module_reshard_output(module, columns, &hook));
     MUST(reshard_scope_open(NULL, &scope));
-    reshard_value y = reshard_module_call(module, reshard_value_nothing());
+    reshard_value y = reshard_module_call(module, (reshard_value){0});
     TRY(reshard_scope_status(scope));
     CHECK(y.count == 4 && y.items[1].tensor == m.scalar && y.items[3].tensor == whole);
     CHECK(y.items[2].kind == RESHARD_VALUE_NOTHING);
@@ -208,9 +207,9 @@ static reshard_status body_mixture(void *user, reshard_group *group)
     /* Where the spec says something about scalars, it is done. */
     reshard_hook_remove(hook);
     MUST(reshard_module_reshard_output(module, everywhere, NULL));
-    y = reshard_module_call(module, reshard_value_nothing());
+    y = reshard_module_call(module, (reshard_value){0});
     TRY(reshard_scope_status(scope));
-    TRY(reshard_tensor_item(reshard_tensor_local_shard(y.items[1].tensor, 0), &value));
+    TRY(reshard_tensor_value(reshard_tensor_local_shard(y.items[1].tensor, 0), &value));
     CHECK(value == 3);
     TRY(reshard_scope_close(scope));
     reshard_spec_release(columns);
@@ -251,8 +250,8 @@ static reshard_status body_collect_shard(void *user, reshard_group *group)
     MUST(reshard_module_create(NULL, &kind, &module));
     MUST(reshard_module_collect_local_shard(module, NULL, NULL));
     MUST(reshard_scope_open(NULL, &scope));
-    reshard_tensor *y = reshard_value_tensor(reshard_module_call(module, reshard_value_nothing()));
-    CHECK(y != NULL && !reshard_tensor_is_distributed(y) && reshard_tensor_ndim(y) == 2);
+    reshard_tensor *y = reshard_value_tensor(reshard_module_call(module, (reshard_value){0}));
+    CHECK(y != NULL && reshard_tensor_layout(y) == NULL && reshard_tensor_ndim(y) == 2);
     CHECK(reshard_tensor_shape(y)[0] == rows[rank] && reshard_tensor_shape(y)[1] == 15);
     for (int64_t i = 0; i < rows[rank] * 15; i++)
         CHECK(element(y, i) == element(whole, first[rank] * 15 + i));
@@ -285,9 +284,8 @@ static reshard_status body_collect_grid(void *user, reshard_group *group)
         MUST(reshard_module_create(NULL, &kind, &module));
         MUST(reshard_module_collect_local_shard(module, &options, NULL));
         MUST(reshard_scope_open(NULL, &scope));
-        reshard_tensor *y =
-            reshard_value_tensor(reshard_module_call(module, reshard_value_nothing()));
-        CHECK(y != NULL && !reshard_tensor_is_distributed(y) && reshard_tensor_ndim(y) == 2);
+        reshard_tensor *y = reshard_value_tensor(reshard_module_call(module, (reshard_value){0}));
+        CHECK(y != NULL && reshard_tensor_layout(y) == NULL && reshard_tensor_ndim(y) == 2);
         CHECK(reshard_tensor_shape(y)[0] == 1 && reshard_tensor_shape(y)[1] == 1);
         CHECK(element(y, 0) == reshard_group_rank(group));
         MUST(reshard_scope_close(scope));

@@ -7,6 +7,7 @@
 #include "tests/nn/folder.h"
 #include "tests/nn/gpt.h"
 #include "tests/support/harness.h"
+#include "tests/support/info.h"
 
 #include <math.h>
 
@@ -77,8 +78,8 @@ static reshard_status go(trainer *t, reshard_group *group, int64_t first, int64_
 
 static bool same_bits(const reshard_tensor *a, const reshard_tensor *b)
 {
-    bool spread = reshard_tensor_is_distributed(a);
-    int64_t count = spread ? reshard_tensor_local_shard_count(a) : 1;
+    bool spread = reshard_tensor_layout(a) != NULL;
+    int64_t count = spread ? info_tensor(a).local_shard_count : 1;
     for (int64_t i = 0; i < count; i++) {
         const reshard_tensor *x = spread ? reshard_tensor_local_shard(a, i) : a;
         const reshard_tensor *y = spread ? reshard_tensor_local_shard(b, i) : b;
@@ -149,7 +150,7 @@ static reshard_status load(const trainer *t, reshard_group *group, const char *p
 {
     reshard_checkpoint *checkpoint = NULL;
     TRY(reshard_checkpoint_open(NULL, path, NULL, &checkpoint));
-    CHECK(reshard_checkpoint_tensor_count(checkpoint) == t->state->count);
+    CHECK(info_checkpoint(checkpoint).tensor_count == t->state->count);
     TRY(reshard_checkpoint_load_tensors(checkpoint, group, t->state->count, t->state->items, NULL));
     reshard_checkpoint_destroy(checkpoint);
     return RESHARD_OK;
@@ -167,7 +168,7 @@ static reshard_status compare_with_files(const trainer *t, const char *path)
         int64_t index = 0;
         reshard_scope *scope = NULL;
         MUST(reshard_scope_open(NULL, &scope));
-        if (reshard_tensor_is_distributed(tensor))
+        if (reshard_tensor_layout(tensor) != NULL)
             tensor = reshard_tensor_full(tensor);
         CHECK(tensor != NULL);
         size_t bytes = (size_t)reshard_tensor_volume(tensor) *

@@ -7,6 +7,7 @@
  */
 #include "tests/nn/folder.h"
 #include "tests/nn/modules.h"
+#include "tests/support/info.h"
 #include "tests/tensor/distributed.h"
 
 #include <reshard/reshard_nn.h>
@@ -67,10 +68,14 @@ static reshard_status shard_mlps(reshard_module *module, reshard_group *group)
     add_entry(plan, "0.fc2.weight", size, "S(1)");
     add_entry(plan, "1.fc1.weight", size, "S(0)");
     add_entry(plan, "1.fc2.weight", size, "S(1)");
-    MUST(reshard_sharding_plan_add_output(plan, "0", rows));
-    MUST(reshard_sharding_plan_add_local(plan, "0"));
-    MUST(reshard_sharding_plan_add_output(plan, "1", rows));
-    MUST(reshard_sharding_plan_add_local(plan, "1"));
+    MUST(reshard_sharding_plan_add_module(
+        plan, "0", RESHARD_OPTIONS(reshard_sharding_module, .output = rows)));
+    MUST(reshard_sharding_plan_add_module(
+        plan, "0", RESHARD_OPTIONS(reshard_sharding_module, .local_output = 1)));
+    MUST(reshard_sharding_plan_add_module(
+        plan, "1", RESHARD_OPTIONS(reshard_sharding_module, .output = rows)));
+    MUST(reshard_sharding_plan_add_module(
+        plan, "1", RESHARD_OPTIONS(reshard_sharding_module, .local_output = 1)));
     reshard_status status = reshard_module_shard(module, plan, 0, group, NULL);
     reshard_sharding_plan_destroy(plan);
     reshard_spec_release(rows);
@@ -93,13 +98,15 @@ static reshard_status check_weights(reshard_module *cut, reshard_module *whole,
     reshard_scope *scope = NULL;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         reshard_tensor *mine = NULL, *theirs = NULL;
-        MUST(reshard_module_find_parameter(cut, names[i], &mine));
-        MUST(reshard_module_find_parameter(whole, names[i], &theirs));
+        MUST(reshard_module_find_tensor(cut, names[i], &mine));
+        MUST(reshard_module_find_tensor(whole, names[i], &theirs));
         MUST(reshard_scope_open(NULL, &scope));
         reshard_tensor *sum =
-            reshard_tensor_all_reduce(reshard_tensor_gradient(theirs), group, RESHARD_SUM);
+            reshard_tensor_exchange(reshard_tensor_gradient(theirs), group,
+                                    RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_ALL_REDUCE,
+                                                    .reduction = RESHARD_SUM));
         reshard_tensor *gradient = reshard_tensor_gradient(mine);
-        if (reshard_tensor_is_distributed(gradient))
+        if (reshard_tensor_layout(gradient) != NULL)
             gradient = reshard_tensor_full(gradient);
         reshard_status status = check_close(gradient, sum);
         TRY(reshard_scope_close(scope));
@@ -121,7 +128,7 @@ static reshard_status body_chain(void *user, reshard_group *group)
         reshard_tensor *y = reshard_module_forward(cut, told(x, group));
         reshard_tensor *expected = reshard_module_forward(whole, own);
         TRY(reshard_scope_status(scope));
-        CHECK(!reshard_tensor_is_distributed(y));
+        CHECK(reshard_tensor_layout(y) == NULL);
         TRY(check_close(y, expected));
         (void)reshard_backward(reshard_sum(reshard_mul(y, y)), NULL, NULL);
         (void)reshard_backward(reshard_sum(reshard_mul(expected, expected)), NULL, NULL);
@@ -153,11 +160,13 @@ static reshard_status check_gradients(reshard_module *cut, reshard_module *whole
     reshard_tensor *mine = NULL, *theirs = NULL;
     TRY(reshard_backward(reshard_sum(reshard_mul(y, y)), NULL, NULL));
     TRY(reshard_backward(reshard_sum(reshard_mul(expected, expected)), NULL, NULL));
-    MUST(reshard_module_find_parameter(cut, name, &mine));
-    MUST(reshard_module_find_parameter(whole, name, &theirs));
+    MUST(reshard_module_find_tensor(cut, name, &mine));
+    MUST(reshard_module_find_tensor(whole, name, &theirs));
     return check_close(
         reshard_tensor_full(reshard_tensor_gradient(mine)),
-        reshard_tensor_all_reduce(reshard_tensor_gradient(theirs), group, RESHARD_SUM));
+        reshard_tensor_exchange(reshard_tensor_gradient(theirs), group,
+                                RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_ALL_REDUCE,
+                                                .reduction = RESHARD_SUM)));
 }
 
 /* Cuts one parameter of a layer over all ranks, and compares the rows of all. */
@@ -174,9 +183,11 @@ static reshard_status one_layer(reshard_module *cut, reshard_module *whole, cons
     reshard_tensor *y = reshard_module_forward(cut, told(own, group));
     reshard_tensor *expected = reshard_module_forward(whole, own);
     TRY(reshard_scope_status(scope));
-    CHECK(reshard_tensor_is_distributed(y));
+    CHECK(reshard_tensor_layout(y) != NULL);
     y = reshard_tensor_full(y);
-    TRY(check_close(y, reshard_tensor_all_gather(expected, group)));
+    TRY(check_close(
+        y, reshard_tensor_exchange(expected, group,
+                                   RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_ALL_GATHER))));
     TRY(check_gradients(cut, whole, name, y, expected, group));
     TRY(reshard_scope_close(scope));
     reshard_module_release(cut);
@@ -300,7 +311,10 @@ static reshard_status body_bags(void *user, reshard_group *group)
         given[i] = told(list[i], group);
     reshard_tensor *y = bags_of(cut, given), *expected = bags_of(whole, own);
     TRY(reshard_scope_status(scope));
-    TRY(check_close(reshard_tensor_full(y), reshard_tensor_all_gather(expected, group)));
+    TRY(check_close(
+        reshard_tensor_full(y),
+        reshard_tensor_exchange(expected, group,
+                                RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_ALL_GATHER))));
     TRY(check_gradients(cut, whole, "weight", reshard_tensor_full(y), expected, group));
     TRY(check_close(reshard_tensor_gradient(list[2]), reshard_tensor_gradient(own[2])));
     TRY(reshard_scope_close(scope));
@@ -341,7 +355,8 @@ static reshard_status body_vectors(void *user, reshard_group *group)
     TRY(reshard_scope_open(NULL, &scope));
     reshard_tensor *y = reshard_tensor_full(reshard_module_forward(cut, told(x, group)));
     reshard_tensor *expected =
-        reshard_tensor_all_gather(reshard_module_forward(whole, matrix), group);
+        reshard_tensor_exchange(reshard_module_forward(whole, matrix), group,
+                                RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_ALL_GATHER));
     TRY(reshard_scope_status(scope));
     TRY(check_close(y, expected)); /* [ranks, outputs] */
     TRY(reshard_scope_close(scope));
@@ -378,10 +393,10 @@ static reshard_status body_losses(void *user, reshard_group *group)
         (void)snprintf(text, sizeof text, "%d: R", size);
         if (whole)
             output = move_to(output, text);
-        TRY(reshard_tensor_value(reshard_cross_entropy_loss(output, told(labels, group)),
+        TRY(reshard_tensor_value(reshard_cross_entropy_loss(output, told(labels, group), NULL),
                                  &found[0]));
         TRY(reshard_tensor_value(reshard_mse_loss(output, told(targets, group)), &found[1]));
-        TRY(reshard_tensor_value(reshard_cross_entropy_loss(logits, labels), &own[0]));
+        TRY(reshard_tensor_value(reshard_cross_entropy_loss(logits, labels, NULL), &own[0]));
         TRY(reshard_tensor_value(reshard_mse_loss(logits, targets), &own[1]));
         TRY(reshard_scope_close(scope));
         TRY(reshard_group_gather_bytes(group, own, sizeof own, all));
@@ -415,12 +430,12 @@ static reshard_status body_axes(void *user, reshard_group *group)
     reshard_module *cut = NULL, *whole = NULL;
     reshard_sharding_plan *plan = NULL;
     reshard_scope *scope = NULL;
-    int32_t dp = reshard_device_mesh_coordinate(mesh, 0);
+    int32_t dp = info_device_mesh(mesh).coordinates[0];
     reshard_tensor *own = make_rows(dp, 2);
     TRY(make_both(0, &cut, &whole));
     MUST(reshard_sharding_plan_create(NULL, &plan));
     MUST(reshard_sharding_plan_add_text(plan, "weight", alone ? "2: S(0)" : "2,2: R, S(0)"));
-    TRY(reshard_module_shard(cut, plan, 0, alone ? reshard_device_mesh_axis_group(mesh, 1) : group,
+    TRY(reshard_module_shard(cut, plan, 0, alone ? info_device_mesh(mesh).axis_groups[1] : group,
                              NULL));
     reshard_sharding_plan_destroy(plan);
     TRY(reshard_scope_open(NULL, &scope));
@@ -433,8 +448,9 @@ static reshard_status body_axes(void *user, reshard_group *group)
     TRY(check_close(reshard_tensor_to_local(y, NULL), reshard_module_forward(whole, own)));
     /* What is whole on the ranks of tp differs over dp, where only the layout of the first
      * knows. */
-    reshard_tensor *sum =
-        reshard_tensor_all_reduce(own, reshard_device_mesh_axis_group(mesh, 1), RESHARD_SUM);
+    reshard_tensor *sum = reshard_tensor_exchange(
+        own, info_device_mesh(mesh).axis_groups[1],
+        RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_ALL_REDUCE, .reduction = RESHARD_SUM));
     y = reshard_module_forward(cut, sum);
     CHECK(reshard_tensor_shape(y)[0] == (alone ? 2 : 4));
     TRY(reshard_scope_close(scope));
@@ -497,7 +513,7 @@ static reshard_status body_unknown(void *user, reshard_group *group)
     /* A bias that the plan does not name, of a module made with another seed. */
     reshard_tensor *bias = NULL;
     TRY(reshard_module_shard_parameter(other, "weight", rows, 0, group));
-    TRY(reshard_module_find_parameter(other, "bias", &bias));
+    TRY(reshard_module_find_tensor(other, "bias", &bias));
     set_element(bias, 1, odd);
     TRY(reshard_scope_open(NULL, &scope));
     TRY(refused(scope, reshard_module_forward(other, third), "linear: input 2"));
@@ -531,7 +547,7 @@ static reshard_status body_targets(void *user, reshard_group *group)
     ((int64_t *)reshard_tensor_write(labels))[5] = odd;
     reshard_tensor *x = spread_random(group, "3: S(0)", RESHARD_F64, SHAPE(6, WIDTH), 4);
     TRY(reshard_scope_open(NULL, &scope));
-    TRY(refused(scope, reshard_cross_entropy_loss(x, labels), "cross_entropy_loss: input 1"));
+    TRY(refused(scope, reshard_cross_entropy_loss(x, labels, NULL), "cross_entropy_loss: input 1"));
     TRY(reshard_scope_open(NULL, &scope));
     TRY(refused(scope, reshard_mse_loss(x, targets), "mse_loss: input 1"));
     reshard_tensor_release(x);
@@ -558,7 +574,7 @@ static reshard_status body_state(void *user, reshard_group *group)
     char path[64];
     TRY(make_both(0, &cut, &other));
     TRY(reshard_module_shard_parameter(cut, "weight", rows, 0, group));
-    TRY(reshard_module_find_parameter(other, "weight", &weight));
+    TRY(reshard_module_find_tensor(other, "weight", &weight));
     TRY(reshard_module_state_dict(other, &list));
     TRY(reshard_module_load_state_dict(cut, list->count, list->items, NULL));
     if (reshard_group_rank(group) == 2)

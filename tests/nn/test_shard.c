@@ -4,6 +4,7 @@
  * restated; and a test for each defect of theirs.
  */
 #include "tests/nn/meshes.h"
+#include "tests/support/info.h"
 #include "tests/tensor/ran_tensor.h"
 
 /* ---- small modules --------------------------------------------------------------------------- */
@@ -19,8 +20,8 @@ static reshard_module *make_linear(int64_t inputs, int64_t outputs, uint64_t see
 static reshard_value forward_first(reshard_module *module, void *user, reshard_value input)
 {
     (void)user;
-    return reshard_module_child_count(module) > 0
-               ? reshard_module_call(reshard_module_child(module, 0), input)
+    return reshard_module_child(module, 0, NULL) != NULL
+               ? reshard_module_call(reshard_module_child(module, 0, NULL), input)
                : input;
 }
 
@@ -49,7 +50,7 @@ static reshard_module *make_megatron(void)
 static reshard_tensor *parameter_of(reshard_module *module, const char *path)
 {
     reshard_tensor *tensor = NULL;
-    MUST(reshard_module_find_parameter(module, path, &tensor));
+    MUST(reshard_module_find_tensor(module, path, &tensor));
     return tensor;
 }
 
@@ -65,7 +66,7 @@ static bool rows_equal(const reshard_tensor *shard, const reshard_tensor *whole,
 
 static bool is_local(reshard_module *module, const char *path)
 {
-    return !reshard_tensor_is_distributed(parameter_of(module, path));
+    return reshard_tensor_layout(parameter_of(module, path)) == NULL;
 }
 
 /* ---- shard_parameter ------------------------------------------------------------------------- */
@@ -80,7 +81,7 @@ static reshard_status body_parameter(void *user, reshard_group *group)
     TRY(reshard_module_shard_parameter(linear, "weight", spec, 2, group));
     reshard_tensor *weight = parameter_of(linear, "weight");
     reshard_tensor *shard = reshard_tensor_local_shard(weight, 0);
-    CHECK(reshard_tensor_requires_grad(weight));
+    CHECK(info_tensor(weight).requires_grad);
     CHECK(reshard_tensor_shape(shard)[0] == 3 && reshard_tensor_shape(shard)[1] == 12);
     CHECK(rows_equal(shard, parameter_of(source, "weight"), rank * 3));
     CHECK(is_local(linear, "bias"));
@@ -141,7 +142,7 @@ static reshard_status body_parameter(void *user, reshard_group *group)
     /* boxes of any kind are fine here */
     reshard_spec *boxes = make_spec("boxes 12x12: 0[0:5,0:12] 1[5:12,0:3] 3[5:12,3:12]");
     TRY(reshard_module_shard_parameter(source, "weight", boxes, 0, group));
-    CHECK(reshard_tensor_local_shard_count(parameter_of(source, "weight")) == (rank != 2));
+    CHECK(info_tensor(parameter_of(source, "weight")).local_shard_count == (rank != 2));
     reshard_spec_release(boxes);
     reshard_spec_release(many);
     reshard_spec_release(wrong);
@@ -183,10 +184,10 @@ static reshard_status body_side_effects(void *user, reshard_group *group)
     reshard_sharding_plan_destroy(twice);
     TRY(reshard_module_shard_parameter(parent, "fc1.weight", spec, 0, group));
     reshard_tensor *made = parameter_of(parent, "fc1.weight");
-    CHECK(reshard_tensor_is_distributed(made) && !reshard_tensor_requires_grad(made));
+    CHECK(reshard_tensor_layout(made) != NULL && !info_tensor(made).requires_grad);
     CHECK(parameter_of(parent, "tied.again") == made);
-    MUST(reshard_module_find_buffer(parent, "tied.mean", &buffer));
-    CHECK(!reshard_tensor_is_distributed(buffer));
+    MUST(reshard_module_find_tensor(parent, "tied.mean", &buffer));
+    CHECK(reshard_tensor_layout(buffer) == NULL);
 
     int64_t strides[] = {1, 10};
     float numbers[100];
@@ -242,20 +243,25 @@ static reshard_status body_wrong_plan(void *user, reshard_group *group)
     reshard_spec *rows = make_spec("4: S(1)");
     reshard_sharder sharder = {make_nothing, &calls};
     reshard_hook *hook = NULL;
-    MUST(reshard_module_add_buffer(reshard_module_child(module, 2), "mean",
+    MUST(reshard_module_add_buffer(reshard_module_child(module, 2, NULL), "mean",
                                    parameter_of(module, "fc10.bias"), 0));
     MUST(reshard_sharding_plan_create(NULL, &plan));
     MUST(reshard_sharding_plan_add(plan, "fc1.weight", rows));
-    MUST(reshard_sharding_plan_add_output(plan, "fc1", rows));
-    MUST(reshard_sharding_plan_add_sharder(plan, "fc2", &sharder));
+    MUST(reshard_sharding_plan_add_module(
+        plan, "fc1", RESHARD_OPTIONS(reshard_sharding_module, .output = rows)));
+    MUST(reshard_sharding_plan_add_module(
+        plan, "fc2", RESHARD_OPTIONS(reshard_sharding_module, .sharder = &sharder)));
     if (wrong->parameter != NULL)
         MUST(reshard_sharding_plan_add(plan, wrong->parameter, rows));
     if (wrong->output != NULL)
-        MUST(reshard_sharding_plan_add_output(plan, wrong->output, rows));
+        MUST(reshard_sharding_plan_add_module(
+            plan, wrong->output, RESHARD_OPTIONS(reshard_sharding_module, .output = rows)));
     if (wrong->local != NULL)
-        MUST(reshard_sharding_plan_add_local(plan, wrong->local));
+        MUST(reshard_sharding_plan_add_module(
+            plan, wrong->local, RESHARD_OPTIONS(reshard_sharding_module, .local_output = 1)));
     if (wrong->sharder != NULL)
-        MUST(reshard_sharding_plan_add_sharder(plan, wrong->sharder, &sharder));
+        MUST(reshard_sharding_plan_add_module(
+            plan, wrong->sharder, RESHARD_OPTIONS(reshard_sharding_module, .sharder = &sharder)));
     CHECK(reshard_module_shard(module, plan, 0, group, &hook) == wrong->status);
     CHECK(strstr(reshard_error_text(), wrong->words) != NULL);
     if (wrong->parameter != NULL)
@@ -264,7 +270,7 @@ static reshard_status body_wrong_plan(void *user, reshard_group *group)
                  ran_tensor(parameter_of(module, "fc2.weight")).text, wrong->parameter,
                  ran_spec(rows).text);
     CHECK(hook == NULL && calls == 0 && is_local(module, "fc1.weight"));
-    CHECK(strcmp(reshard_module_kind_name(reshard_module_child(module, 1)), "linear") == 0);
+    CHECK(strcmp(reshard_module_kind_name(reshard_module_child(module, 1, NULL)), "linear") == 0);
     reshard_sharding_plan_destroy(plan);
     reshard_spec_release(rows);
     reshard_module_release(module);
@@ -302,9 +308,15 @@ static void test_plan__wrong_kinds_of_entries(void **state)
     MUST(reshard_sharding_plan_create(NULL, &plan));
     assert_int_equal(reshard_sharding_plan_add(plan, "a", NULL), RESHARD_ERR_INVALID);
     assert_non_null(strstr(reshard_error_text(), "\"a\""));
-    assert_int_equal(reshard_sharding_plan_add_output(plan, "a", NULL), RESHARD_ERR_INVALID);
-    assert_int_equal(reshard_sharding_plan_add_sharder(plan, "a", NULL), RESHARD_ERR_INVALID);
-    assert_int_equal(reshard_sharding_plan_add_local(plan, NULL), RESHARD_ERR_INVALID);
+    assert_int_equal(reshard_sharding_plan_add_module(
+                         plan, "a", RESHARD_OPTIONS(reshard_sharding_module, .output = NULL)),
+                     RESHARD_ERR_INVALID);
+    assert_int_equal(reshard_sharding_plan_add_module(
+                         plan, "a", RESHARD_OPTIONS(reshard_sharding_module, .sharder = NULL)),
+                     RESHARD_ERR_INVALID);
+    assert_int_equal(reshard_sharding_plan_add_module(
+                         plan, NULL, RESHARD_OPTIONS(reshard_sharding_module, .local_output = 1)),
+                     RESHARD_ERR_INVALID);
     reshard_sharding_plan_destroy(plan);
 }
 
@@ -313,7 +325,7 @@ static void test_plan__wrong_kinds_of_entries(void **state)
 static reshard_status body_sharder(void *user, reshard_group *group)
 {
     int calls = 0;
-    reshard_module *module = make_megatron(), *old = reshard_module_child(module, 0);
+    reshard_module *module = make_megatron(), *old = reshard_module_child(module, 0, NULL);
     reshard_sharding_plan *plan = NULL, *nested = NULL;
     int32_t size = reshard_group_size(group);
     char text[32];
@@ -324,14 +336,16 @@ static reshard_status body_sharder(void *user, reshard_group *group)
     reshard_hook *hook = NULL;
     MUST(reshard_sharding_plan_create(NULL, &plan));
     MUST(reshard_sharding_plan_add(plan, "fc10.weight", rows));
-    MUST(reshard_sharding_plan_add_sharder(plan, "fc1", &sharder));
-    MUST(reshard_sharding_plan_add_sharder(plan, "fc2", &sharder));
+    MUST(reshard_sharding_plan_add_module(
+        plan, "fc1", RESHARD_OPTIONS(reshard_sharding_module, .sharder = &sharder)));
+    MUST(reshard_sharding_plan_add_module(
+        plan, "fc2", RESHARD_OPTIONS(reshard_sharding_module, .sharder = &sharder)));
     (void)reshard_module_retain(old);
     TRY(reshard_module_shard(module, plan, 0, group, &hook));
-    CHECK(calls == 2 && hook == NULL && reshard_module_child_count(module) == 3);
-    CHECK(reshard_module_child(module, 0) != old);
-    CHECK(strcmp(reshard_module_kind_name(reshard_module_child(module, 0)), "parent") == 0);
-    CHECK(strcmp(reshard_module_kind_name(reshard_module_child(module, 1)), "parent") == 0);
+    CHECK(calls == 2 && hook == NULL && reshard_module_child(module, 3, NULL) == NULL);
+    CHECK(reshard_module_child(module, 0, NULL) != old);
+    CHECK(strcmp(reshard_module_kind_name(reshard_module_child(module, 0, NULL)), "parent") == 0);
+    CHECK(strcmp(reshard_module_kind_name(reshard_module_child(module, 1, NULL)), "parent") == 0);
     CHECK(!is_local(module, "fc10.weight"));
     reshard_module_release(old);
     CHECK(reshard_module_shard(module, plan, 0, group, &hook) != RESHARD_OK && calls == 2);
@@ -340,8 +354,10 @@ static reshard_status body_sharder(void *user, reshard_group *group)
     reshard_module *outer = make_parent(), *inner = make_megatron();
     MUST(reshard_module_add_child(outer, "a", inner));
     MUST(reshard_sharding_plan_create(NULL, &nested));
-    MUST(reshard_sharding_plan_add_sharder(nested, "a", &sharder));
-    MUST(reshard_sharding_plan_add_sharder(nested, "a.fc1", &sharder));
+    MUST(reshard_sharding_plan_add_module(
+        nested, "a", RESHARD_OPTIONS(reshard_sharding_module, .sharder = &sharder)));
+    MUST(reshard_sharding_plan_add_module(
+        nested, "a.fc1", RESHARD_OPTIONS(reshard_sharding_module, .sharder = &sharder)));
     CHECK(reshard_module_shard(outer, nested, 0, group, NULL) == RESHARD_ERR_INVALID);
     CHECK(strstr(reshard_error_text(), "\"a.fc1\" lies below \"a\"") != NULL && calls == 2);
     reshard_sharding_plan_destroy(nested);
@@ -374,11 +390,14 @@ static reshard_status shard_one(reshard_module *module, char kind, const char *n
     if (kind == 'p')
         MUST(reshard_sharding_plan_add(plan, name, rows));
     else if (kind == 'o')
-        MUST(reshard_sharding_plan_add_output(plan, name, rows));
+        MUST(reshard_sharding_plan_add_module(
+            plan, name, RESHARD_OPTIONS(reshard_sharding_module, .output = rows)));
     else if (kind == 'l')
-        MUST(reshard_sharding_plan_add_local(plan, name));
+        MUST(reshard_sharding_plan_add_module(
+            plan, name, RESHARD_OPTIONS(reshard_sharding_module, .local_output = 1)));
     else
-        MUST(reshard_sharding_plan_add_sharder(plan, name, &sharder));
+        MUST(reshard_sharding_plan_add_module(
+            plan, name, RESHARD_OPTIONS(reshard_sharding_module, .sharder = &sharder)));
     reshard_status status = reshard_module_shard(module, plan, 0, group, out_hook);
     reshard_sharding_plan_destroy(plan);
     reshard_spec_release(rows);
@@ -455,7 +474,8 @@ static reshard_status body_below_replaced(void *user, reshard_group *group)
     reshard_sharding_plan *plan = NULL;
     (void)user;
     MUST(reshard_sharding_plan_create(NULL, &plan));
-    MUST(reshard_sharding_plan_add_sharder(plan, "fc2", &sharder));
+    MUST(reshard_sharding_plan_add_module(
+        plan, "fc2", RESHARD_OPTIONS(reshard_sharding_module, .sharder = &sharder)));
     TRY(reshard_module_shard(module, plan, 0, group, NULL));
     CHECK(shard_one(module, 'p', "fc2.fc1.weight", group, NULL) == RESHARD_ERR_INVALID);
     CHECK(strstr(reshard_error_text(),
@@ -484,17 +504,18 @@ static reshard_status give_user(void *user, reshard_module *module, reshard_grou
 static reshard_status body_cycle(void *user, reshard_group *group)
 {
     reshard_module *outer = make_parent(), *inner = make_megatron();
-    reshard_module *child = reshard_module_child(inner, 0);
+    reshard_module *child = reshard_module_child(inner, 0, NULL);
     reshard_sharder sharder = {give_user, inner};
     reshard_sharding_plan *plan = NULL;
     (void)user;
     MUST(reshard_module_add_child(outer, "a", inner));
     MUST(reshard_sharding_plan_create(NULL, &plan));
-    MUST(reshard_sharding_plan_add_sharder(plan, "a.fc1", &sharder));
+    MUST(reshard_sharding_plan_add_module(
+        plan, "a.fc1", RESHARD_OPTIONS(reshard_sharding_module, .sharder = &sharder)));
     CHECK(reshard_module_shard(outer, plan, 0, group, NULL) == RESHARD_ERR_INVALID);
     CHECK(strstr(reshard_error_text(), "the sharder gave a module that would contain itself") !=
           NULL);
-    CHECK(reshard_module_child(inner, 0) == child);
+    CHECK(reshard_module_child(inner, 0, NULL) == child);
     reshard_sharding_plan_destroy(plan);
     reshard_module_release(inner);
     reshard_module_release(outer);
@@ -526,7 +547,7 @@ static reshard_status use_current(void *user)
     CHECK(reshard_load_with_group(reshard_current_group(), use_current, user) ==
           RESHARD_ERR_INVALID); /* no nesting */
     TRY(reshard_module_shard_planned(module, &planner, 0, NULL, NULL));
-    CHECK(reshard_tensor_group(parameter_of(module, "fc1.weight")) == reshard_current_group());
+    CHECK(info_tensor(parameter_of(module, "fc1.weight")).group == reshard_current_group());
     reshard_spec_release(rows);
     return RESHARD_OK;
 }
@@ -567,7 +588,7 @@ static reshard_status body_planner(void *user, reshard_group *group)
     MUST(reshard_module_parameters(same, &list));
     CHECK(list->count == 6);
     for (int64_t i = 0; i < list->count; i++) {
-        CHECK(reshard_tensor_is_distributed(list->items[i].tensor));
+        CHECK(reshard_tensor_layout(list->items[i].tensor) != NULL);
         ran_here(group, "test_custom_sharding_planner", "%s %s", list->items[i].name,
                  ran_tensor(list->items[i].tensor).text);
     }
@@ -654,13 +675,17 @@ static reshard_status body_use(void *user, reshard_group *group)
     MUST(reshard_sharding_plan_add(plan, "fc1.weight", rows));
     MUST(reshard_sharding_plan_add(plan, "fc1.bias", rows));
     MUST(reshard_sharding_plan_add(plan, "fc2.weight", columns));
-    MUST(reshard_sharding_plan_add_local(plan, "")); /* runs after the output is resharded */
-    MUST(reshard_sharding_plan_add_output(plan, "", everywhere));
+    MUST(reshard_sharding_plan_add_module(
+        plan, "",
+        RESHARD_OPTIONS(reshard_sharding_module,
+                        .local_output = 1))); /* runs after the output is resharded */
+    MUST(reshard_sharding_plan_add_module(
+        plan, "", RESHARD_OPTIONS(reshard_sharding_module, .output = everywhere)));
     CHECK(reshard_module_shard(spread, plan, 0, group, &hook) == RESHARD_OK && hook != NULL);
     reshard_scope *scope = NULL;
     MUST(reshard_scope_open(NULL, &scope));
     reshard_tensor *a = reshard_module_forward(plain, x), *b = reshard_module_forward(spread, x);
-    CHECK(a != NULL && b != NULL && !reshard_tensor_is_distributed(b));
+    CHECK(a != NULL && b != NULL && reshard_tensor_layout(b) == NULL);
     for (int64_t i = 0; i < 30; i++) {
         double difference = element(a, i) - element(b, i);
         CHECK(difference < 1e-14 && difference > -1e-14);

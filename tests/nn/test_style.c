@@ -4,9 +4,11 @@
  * does; patterns find modules; styles cut parameters, inputs and outputs; dropouts work on parts of
  * the sequence; what does not fit is refused on all ranks.
  */
+#include "layout/layout.h"
 #include "tests/nn/gpt.h"
 #include "tests/support/check.h"
 #include "tests/support/harness.h"
+#include "tests/support/info.h"
 #include "tests/tensor/distributed.h"
 #include "tests/tensor/own_operations.h"
 
@@ -16,9 +18,8 @@ static reshard_status check_spec(const reshard_tensor *tensor, const char *expec
 {
     char text[200], said[500];
     size_t length = 0;
-    CHECK(tensor != NULL && reshard_tensor_is_distributed(tensor));
-    TRY(reshard_spec_text(reshard_layout_spec(reshard_tensor_layout(tensor)), text, sizeof text,
-                          &length));
+    CHECK(tensor != NULL && reshard_tensor_layout(tensor) != NULL);
+    TRY(reshard_spec_text(reshard_tensor_layout(tensor)->spec, text, sizeof text, &length));
     (void)snprintf(said, sizeof said, "\"%s\", not \"%s\"", text, expected);
     return strcmp(text, expected) == 0 ? RESHARD_OK : reshard_error_set(RESHARD_ERR_CHECK, said);
 }
@@ -34,8 +35,8 @@ static reshard_status compare_parameters(reshard_module *spread_gpt, reshard_mod
     MUST(reshard_module_parameters(dense, &list));
     for (int64_t k = 0; k < list->count; k++) {
         reshard_tensor *tensor = NULL;
-        TRY(reshard_module_find_parameter(spread_gpt, list->items[k].name, &tensor));
-        bool cut = reshard_tensor_is_distributed(tensor);
+        TRY(reshard_module_find_tensor(spread_gpt, list->items[k].name, &tensor));
+        bool cut = reshard_tensor_layout(tensor) != NULL;
         reshard_tensor *whole = cut ? whole_of(tensor) : reshard_tensor_retain(tensor);
         for (int64_t i = 0; i < reshard_tensor_volume(whole); i++)
             CHECK(fabs(element(whole, i) - element(list->items[k].tensor, i)) <= 1e-9);
@@ -66,7 +67,7 @@ static reshard_status train_body(void *user, reshard_group *group)
     (void)user;
     (void)snprintf(cut, sizeof cut, "%d: S(1)", (int)size);
     MUST(reshard_sharding_plan_create(NULL, &plan));
-    TRY(reshard_sharding_plan_add_gpt_sequence(plan, gpts[0], reshard_device_mesh_mesh(mesh), 0));
+    TRY(reshard_sharding_plan_add_gpt(plan, gpts[0], info_device_mesh(mesh).mesh, 0, 1));
     TRY(reshard_module_shard(gpts[0], plan, 0, group, &planned));
     reshard_sharding_plan_destroy(plan);
     if (size > 1) { /* norms see parts of the sequence; hooks of the plan come first */
@@ -182,11 +183,11 @@ static reshard_status feed_body(void *user, reshard_group *group)
     MUST(reshard_tensor_fill_normal(x, 8));
     TRY(reshard_mesh_create(NULL, 2, (const char *[]){"dp", "tp"}, (int32_t[]){2, 2}, NULL, &mesh));
     TRY(reshard_module_parallelize(feed, group, mesh, 1, 4, styles, NULL));
-    TRY(reshard_module_find_parameter(feed, "up.weight", &weight));
+    TRY(reshard_module_find_tensor(feed, "up.weight", &weight));
     TRY(check_spec(weight, "dp=2,tp=2: R, S(0)"));
-    TRY(reshard_module_find_parameter(feed, "down.weight", &weight));
+    TRY(reshard_module_find_tensor(feed, "down.weight", &weight));
     TRY(check_spec(weight, "dp=2,tp=2: R, S(1)"));
-    TRY(reshard_module_find_parameter(feed, "down.bias", &weight));
+    TRY(reshard_module_find_tensor(feed, "down.bias", &weight));
     TRY(check_spec(weight, "dp=2,tp=2: R, R"));
     TRY(reshard_tensor_shard(NULL, group, batch, 0, x, &cut));
     TRY(differentiate(feed, cut, &outputs[0]));
@@ -198,7 +199,7 @@ static reshard_status feed_body(void *user, reshard_group *group)
     reshard_tensor_release(whole);
     MUST(reshard_module_parameters(dense, &list));
     for (int64_t k = 0; k < list->count; k++) {
-        TRY(reshard_module_find_parameter(feed, list->items[k].name, &weight));
+        TRY(reshard_module_find_tensor(feed, list->items[k].name, &weight));
         whole = whole_of(reshard_tensor_gradient(weight));
         for (int64_t i = 0; i < reshard_tensor_volume(whole); i++)
             CHECK(fabs(element(whole, i) -
@@ -246,7 +247,7 @@ static reshard_status local_body(void *user, reshard_group *group)
     mine = reshard_tensor_contiguous(reshard_tensor_narrow(x, 0, rank, 1));
     reshard_tensor *found = reshard_module_forward(feed, mine);
     reshard_tensor *expected = reshard_module_forward(dense, x);
-    CHECK(found != NULL && !reshard_tensor_is_distributed(found));
+    CHECK(found != NULL && reshard_tensor_layout(found) == NULL);
     for (int64_t i = 0; i < 12; i++)
         CHECK(fabs(element(found, i) - element(expected, 12 * rank + i)) <= 1e-12);
     TRY(reshard_scope_close(scope));
@@ -309,8 +310,8 @@ static reshard_status refusals_body(void *user, reshard_group *group)
     /* One rank has a pattern that fits nothing. */
     other = (reshard_styled){reshard_group_rank(group) == 0 ? "up" : "upper", &columns};
     TRY(refuse(feed, group, mesh, 0, &other, RESHARD_ERR_NOT_FOUND, "rank 1: "));
-    TRY(reshard_module_find_parameter(feed, "up.weight", &weight)); /* nothing has changed */
-    CHECK(!reshard_tensor_is_distributed(weight));
+    TRY(reshard_module_find_tensor(feed, "up.weight", &weight)); /* nothing has changed */
+    CHECK(reshard_tensor_layout(weight) == NULL);
     TRY(reshard_module_parallelize(feed, group, mesh, 0, 1, &(reshard_styled){"up", &columns},
                                    NULL));
     static const reshard_style input = {

@@ -36,7 +36,7 @@ static reshard_status check_gradients(reshard_module *gpt, double close)
         MUST(reshard_scope_open(NULL, &scope));
         reshard_tensor *gradient = reshard_tensor_gradient(list->items[k].tensor);
         CHECK(gradient != NULL);
-        if (reshard_tensor_is_distributed(gradient))
+        if (reshard_tensor_layout(gradient) != NULL)
             gradient = reshard_tensor_full(gradient);
         CHECK(gradient != NULL);
         for (int64_t i = 0; i < reshard_tensor_volume(gradient); i++) {

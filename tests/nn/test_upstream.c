@@ -5,6 +5,7 @@
  * input_reshard. In f32 as there, and in f64, where differences cannot hide in the rounding.
  */
 #include "tests/nn/modules.h"
+#include "tests/support/info.h"
 #include "tests/tensor/ran_tensor.h"
 
 #include <math.h>
@@ -23,12 +24,12 @@ enum { BAGS = 10 };
  * cut come from all ranks, as partial sums or as parts of columns. */
 static reshard_value forward_bag(reshard_module *module, void *user, reshard_value input)
 {
-    reshard_module *embedding = reshard_module_child(module, 0);
+    reshard_module *embedding = reshard_module_child(module, 0, NULL);
     (void)user;
     reshard_tensor *rows = reshard_module_forward(embedding, reshard_value_tensor(input));
-    if (rows != NULL && reshard_tensor_is_distributed(rows))
+    if (rows != NULL && reshard_tensor_layout(rows) != NULL)
         rows = reshard_tensor_full(rows);
-    return reshard_value_of(reshard_sum_dim(rows, 1));
+    return reshard_value_of(reshard_reduce_dims(rows, RESHARD_SUM, 1, (int32_t[]){1}, 0));
 }
 
 static reshard_value forward_bags(reshard_module *module, void *user, reshard_value input)
@@ -36,15 +37,15 @@ static reshard_value forward_bags(reshard_module *module, void *user, reshard_va
     reshard_tensor *outputs[BAGS];
     (void)user;
     for (int32_t i = 0; i < BAGS; i++)
-        outputs[i] =
-            reshard_module_forward(reshard_module_child(module, i), reshard_value_tensor(input));
+        outputs[i] = reshard_module_forward(reshard_module_child(module, i, NULL),
+                                            reshard_value_tensor(input));
     return reshard_value_of(reshard_cat(BAGS, outputs, 0));
 }
 
 static reshard_value forward_only_child(reshard_module *module, void *user, reshard_value input)
 {
     (void)user;
-    return reshard_module_call(reshard_module_child(module, 0), input);
+    return reshard_module_call(reshard_module_child(module, 0, NULL), input);
 }
 
 static reshard_module *make_collection(reshard_dtype dtype)
@@ -78,12 +79,12 @@ static reshard_status shard_bags(void *user, reshard_module *module, reshard_gro
     reshard_module_kind kind = {.name = "sharded collection", .forward = forward_bags};
     reshard_status status = reshard_module_create(NULL, &kind, out_module);
     for (int32_t i = 0; i < BAGS && status == RESHARD_OK; i++) {
-        reshard_module *bag = reshard_module_child(module, i);
+        const char *name = NULL;
+        reshard_module *bag = reshard_module_child(module, i, &name);
         status = reshard_module_shard_parameter(
             bag, "table.weight", i < s->first_count ? s->rows : s->columns, 0, group);
         if (status == RESHARD_OK)
-            status =
-                reshard_module_add_child(*out_module, reshard_module_child_name(module, i), bag);
+            status = reshard_module_add_child(*out_module, name, bag);
     }
     return status;
 }
@@ -92,9 +93,9 @@ static reshard_status check_cut(reshard_module *model, const char *path, int32_t
                                 const char *cut)
 {
     reshard_tensor *weight = NULL;
-    MUST(reshard_module_find_parameter(model, path, &weight));
-    CHECK(reshard_tensor_is_distributed(weight));
-    ran_here(reshard_tensor_group(weight), "test_custom_sharder", "%s %s", path,
+    MUST(reshard_module_find_tensor(model, path, &weight));
+    CHECK(reshard_tensor_layout(weight) != NULL);
+    ran_here(info_tensor(weight).group, "test_custom_sharder", "%s %s", path,
              ran_tensor(weight).text);
     const int64_t *shape = reshard_tensor_shape(reshard_tensor_local_shard(weight, 0));
     /* 10 rows over 4 are 3, 3, 3, 1; 8 columns 2 each */
@@ -120,18 +121,19 @@ static reshard_status body_bags(void *user, reshard_group *group)
     for (int64_t i = 0; i < 8; i++)
         set_element(x, i, (double)i);
     MUST(reshard_sharding_plan_create(NULL, &plan));
-    MUST(reshard_sharding_plan_add_sharder(plan, "ebc", &sharder));
+    MUST(reshard_sharding_plan_add_module(
+        plan, "ebc", RESHARD_OPTIONS(reshard_sharding_module, .sharder = &sharder)));
     TRY(reshard_module_shard(model, plan, 0, group, NULL));
-    CHECK(strcmp(reshard_module_kind_name(reshard_module_child(model, 0)), "sharded collection") ==
-          0);
-    CHECK(reshard_module_child_count(model) == 1);
+    CHECK(strcmp(reshard_module_kind_name(reshard_module_child(model, 0, NULL)),
+                 "sharded collection") == 0);
+    CHECK(reshard_module_child(model, 1, NULL) == NULL);
     TRY(check_cut(model, "ebc.bag_0.table.weight", rank, "rows"));
     TRY(check_cut(model, "ebc.bag_9.table.weight", rank, "columns"));
 
     reshard_scope *scope = NULL;
     MUST(reshard_scope_open(NULL, &scope));
     reshard_tensor *a = reshard_module_forward(local, x), *b = reshard_module_forward(model, x);
-    CHECK(a != NULL && b != NULL && !reshard_tensor_is_distributed(b));
+    CHECK(a != NULL && b != NULL && reshard_tensor_layout(b) == NULL);
     CHECK(reshard_tensor_shape(b)[0] == 20 && reshard_tensor_shape(b)[1] == 8);
     for (int64_t i = 0; i < 160; i++)
         CHECK(is_alike(c->dtype, element(a, i), element(b, i)));
@@ -146,7 +148,8 @@ static reshard_status body_bags(void *user, reshard_group *group)
     ran_here(group, "test_custom_sharder_errors", "below the sharder's module %s",
              ran_spec(two).text);
     reshard_spec_release(two);
-    MUST(reshard_sharding_plan_add_sharder(wrong, "ebc", &sharder));
+    MUST(reshard_sharding_plan_add_module(
+        wrong, "ebc", RESHARD_OPTIONS(reshard_sharding_module, .sharder = &sharder)));
     CHECK(reshard_module_shard(local, wrong, 0, group, NULL) == RESHARD_ERR_INVALID);
     CHECK(strstr(reshard_error_text(), "lies below \"ebc\"") != NULL);
     reshard_sharding_plan_destroy(wrong);
@@ -174,8 +177,8 @@ static reshard_value forward_megatron(reshard_module *module, void *user, reshar
 {
     (void)user;
     reshard_tensor *hidden =
-        reshard_module_forward(reshard_module_child(module, 0), reshard_value_tensor(input));
-    return reshard_module_call(reshard_module_child(module, 1),
+        reshard_module_forward(reshard_module_child(module, 0, NULL), reshard_value_tensor(input));
+    return reshard_module_call(reshard_module_child(module, 1, NULL),
                                reshard_value_of(reshard_gelu(hidden)));
 }
 
@@ -211,10 +214,12 @@ static reshard_module *shard_megatron(const megatron_case *c, reshard_group *gro
         (void)snprintf(text, sizeof text, "4[%s]: S(%d)", i < 2 ? c->order : "0..3", i % 2);
         reshard_spec *spec = make_spec(text);
         MUST(i < 2 ? reshard_sharding_plan_add(plan, names[i], spec)
-                   : reshard_sharding_plan_add_output(plan, names[i], spec));
+                   : reshard_sharding_plan_add_module(
+                         plan, names[i], RESHARD_OPTIONS(reshard_sharding_module, .output = spec)));
         reshard_spec_release(spec);
     }
-    MUST(reshard_sharding_plan_add_local(plan, ""));
+    MUST(reshard_sharding_plan_add_module(
+        plan, "", RESHARD_OPTIONS(reshard_sharding_module, .local_output = 1)));
     MUST(reshard_module_shard(module, plan, 0, group, NULL));
     reshard_sharding_plan_destroy(plan);
     return module;
@@ -226,7 +231,7 @@ static reshard_status run_model(reshard_module *module, reshard_tensor *x, doubl
     reshard_scope *scope = NULL;
     MUST(reshard_scope_open(NULL, &scope));
     reshard_tensor *y = reshard_module_forward(module, x);
-    if (y != NULL && reshard_tensor_is_distributed(y))
+    if (y != NULL && reshard_tensor_layout(y) != NULL)
         y = reshard_tensor_full(y);
     (void)reshard_backward(reshard_sum(y), NULL, NULL);
     for (int64_t i = 0; y != NULL && i < reshard_tensor_volume(y); i++)
@@ -249,7 +254,7 @@ static reshard_status compare_parameters(reshard_module *a, reshard_module *b, b
             x[k] = lists[k]->items[i].tensor;
             x[k] = gradients ? reshard_tensor_gradient(x[k]) : x[k];
             CHECK(x[k] != NULL);
-            if (reshard_tensor_is_distributed(x[k]))
+            if (reshard_tensor_layout(x[k]) != NULL)
                 x[k] = reshard_tensor_full(x[k]);
         }
         for (int64_t k = 0; k < reshard_tensor_volume(x[0]); k++)
@@ -280,13 +285,14 @@ static reshard_status body_megatron(void *user, reshard_group *group)
     reshard_tensor *weights[2] = {NULL, NULL};
     static _Thread_local double outputs[4 * 37 * 29];
     reshard_scope *scope = NULL;
-    MUST(reshard_module_find_parameter(models[1], "fc1.weight", &weights[0]));
-    MUST(reshard_module_find_parameter(models[1], "fc2.weight", &weights[1]));
+    MUST(reshard_module_find_tensor(models[1], "fc1.weight", &weights[0]));
+    MUST(reshard_module_find_tensor(models[1], "fc2.weight", &weights[1]));
     MUST(reshard_scope_open(NULL, &scope));
-    reshard_tensor *all = reshard_tensor_all_gather(x, group);
+    reshard_tensor *all = reshard_tensor_exchange(
+        x, group, RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_ALL_GATHER));
     reshard_tensor *mine = reshard_module_forward(models[0], x);
     reshard_tensor *y = reshard_module_forward(models[1], all);
-    CHECK(mine != NULL && y != NULL && !reshard_tensor_is_distributed(y));
+    CHECK(mine != NULL && y != NULL && reshard_tensor_layout(y) == NULL);
     CHECK(reshard_tensor_shape(y)[0] == c->rows && reshard_tensor_shape(y)[1] == c->sizes[2]);
     for (int64_t i = 0; i < reshard_tensor_volume(mine); i++)
         CHECK(is_alike(c->dtype, element(mine, i), element(y, i)));
@@ -345,7 +351,8 @@ static reshard_module *shard_mlp(reshard_module *mlp, reshard_group *group, bool
         (void)snprintf(text, sizeof text, "%d: %s", (int)reshard_group_size(group), cuts[i]);
         reshard_spec *spec = make_spec(text);
         MUST(i < 3 ? reshard_sharding_plan_add(plan, names[i], spec)
-                   : reshard_sharding_plan_add_output(plan, names[i], spec));
+                   : reshard_sharding_plan_add_module(
+                         plan, names[i], RESHARD_OPTIONS(reshard_sharding_module, .output = spec)));
         reshard_spec_release(spec);
     }
     MUST(reshard_module_shard(mlp, plan, 0, group, NULL));
@@ -436,10 +443,10 @@ static reshard_value forward_simple(reshard_module *module, void *user, reshard_
 {
     reshard_tensor *x = reshard_value_tensor(input);
     (void)user;
-    x = reshard_relu(reshard_module_forward(reshard_module_child(module, 0), x));
-    x = reshard_relu(reshard_module_forward(reshard_module_child(module, 1), x));
+    x = reshard_relu(reshard_module_forward(reshard_module_child(module, 0, NULL), x));
+    x = reshard_relu(reshard_module_forward(reshard_module_child(module, 1, NULL), x));
     return reshard_value_of(
-        reshard_relu(reshard_module_forward(reshard_module_child(module, 2), x)));
+        reshard_relu(reshard_module_forward(reshard_module_child(module, 2, NULL), x)));
 }
 
 static reshard_module *make_simple(reshard_dtype dtype)
@@ -472,7 +479,8 @@ static reshard_module *shard_simple(reshard_group *group, reshard_dtype dtype)
         reshard_spec_release(spec);
     }
     reshard_spec *rows = make_spec("dp=2,tp=2: S(0), R");
-    MUST(reshard_sharding_plan_add_output(plan, "fc2", rows));
+    MUST(reshard_sharding_plan_add_module(
+        plan, "fc2", RESHARD_OPTIONS(reshard_sharding_module, .output = rows)));
     MUST(reshard_module_shard(module, plan, 0, group, NULL));
     reshard_spec_release(rows);
     reshard_sharding_plan_destroy(plan);

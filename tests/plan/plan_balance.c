@@ -9,6 +9,8 @@
  */
 #include "tests/support/planning.h"
 
+#include "plan/plan.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -69,7 +71,7 @@ static bool measure(const harness_case *given, reshard_balance balance, int64_t 
     bool right = state != PLANNING_REFUSED;
     *out_least = -1;
     if (state == PLANNING_READY) {
-        rank_count = reshard_plan_rank_count(made.plan);
+        rank_count = rs_plan_forward(made.plan)->rank_count;
         right = planning_run(&made, given->seed, NULL, NULL, NULL, said);
         if (right && (reshard_plan_get_stats(made.plan, &stats, NULL) != RESHARD_OK ||
                       reshard_plan_check(made.plan) != RESHARD_OK))

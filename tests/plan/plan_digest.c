@@ -5,6 +5,8 @@
  */
 #include <reshard/plan_inspect.h>
 
+#include "plan/plan.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -53,7 +55,7 @@ static reshard_plan *make(const inputs *given)
 static void get_digest(const inputs *given, uint64_t digest[2])
 {
     reshard_plan *plan = make(given);
-    reshard_plan_digest(plan, digest);
+    rs_plan_digest(plan, digest);
     reshard_plan_release(plan);
 }
 
@@ -76,7 +78,7 @@ static void test_digest__same_inputs(void **state)
         reshard_plan *plan = make(&first);
         reshard_part *part = NULL;
         assert_int_equal(reshard_part_create(NULL, plan, rank, &part), RESHARD_OK);
-        reshard_plan_digest(plan, c);
+        rs_plan_digest(plan, c);
         assert_memory_equal(a, c, sizeof a);
         reshard_part_destroy(part);
         reshard_plan_release(plan);
@@ -127,8 +129,8 @@ static void test_digest__adjoint(void **state)
     uint64_t a[2], b[2];
     reshard_plan *plan = make(&first), *adjoint = NULL;
     assert_int_equal(reshard_plan_adjoint(plan, &adjoint), RESHARD_OK);
-    reshard_plan_digest(plan, a);
-    reshard_plan_digest(adjoint, b);
+    rs_plan_digest(plan, a);
+    rs_plan_digest(adjoint, b);
     assert_memory_not_equal(a, b, sizeof a);
     reshard_plan_release(adjoint);
     reshard_plan_release(plan);

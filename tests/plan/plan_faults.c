@@ -5,6 +5,8 @@
  */
 #include "tests/support/context.h"
 
+#include "plan/plan.h"
+
 #include <reshard/plan_inspect.h>
 
 #include <setjmp.h>
@@ -25,7 +27,7 @@ static reshard_status use_part(reshard_context *context, reshard_plan *plan, int
 {
     reshard_part *part = NULL;
     reshard_status status = reshard_part_create(context, plan, rank, &part);
-    for (int32_t stage = 0; status == 0 && stage < reshard_plan_stage_count(plan); stage++) {
+    for (int32_t stage = 0; status == 0 && stage < rs_plan_forward(plan)->stage_count; stage++) {
         for (int sending = 0; status == 0 && sending < 2; sending++) {
             reshard_stream *stream = NULL;
             status = reshard_stream_create(part, stage, rank == 0 ? 1 : 0, sending, &stream);

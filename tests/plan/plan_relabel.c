@@ -3,7 +3,11 @@
  * plan_relabel.c - which rank plays which part: when only owners change nothing moves, and the
  * choice is the best of all permutations, which for a few ranks can be tried.
  */
+#include "plan/plan.h"
 #include "tests/support/planning.h"
+
+#include "layout/layout.h"
+#include "spec/spec.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -36,15 +40,15 @@ static void search_init(search *out, const planning *made)
         1 + (made->source->rank_max > made->target->rank_max ? made->source->rank_max
                                                              : made->target->rank_max);
     int64_t volume = made->source->volume;
-    const reshard_mesh *mesh = reshard_spec_mesh(reshard_layout_spec(made->target_layout));
-    for (int32_t i = 0; mesh != NULL && i < reshard_mesh_size(mesh); i++) {
+    const reshard_mesh *mesh = made->target_layout->spec->mesh;
+    for (int32_t i = 0; mesh != NULL && i < mesh->size; i++) {
         int32_t rank = reshard_mesh_rank_at(mesh, i);
         rank_count = rank >= rank_count ? rank + 1 : rank_count;
     }
     uint8_t *held = oracle_held(made->source, rank_count);
     uint8_t *needed = oracle_held(made->target, rank_count);
     memset(out, 0, sizeof *out);
-    for (int32_t i = 0; mesh != NULL && i < reshard_mesh_size(mesh); i++)
+    for (int32_t i = 0; mesh != NULL && i < mesh->size; i++)
         out->ranks[out->count++] = reshard_mesh_rank_at(mesh, i); /* idle ones may play too */
     for (int64_t i = 0; mesh == NULL && i < made->target->shard_count; i++) {
         int32_t rank = made->target->shards[i].rank;
@@ -95,7 +99,8 @@ static bool check_best(const planning *made, const harness_case *given, words *s
     reshard_plan_stats stats = {.size = sizeof stats};
     search_init(&all, made);
     try_all(&all, 0, 0, 0);
-    int32_t count = reshard_plan_relabelling(made->plan, &played);
+    played = rs_plan_forward(made->plan)->relabelling;
+    int32_t count = rs_plan_forward(made->plan)->relabelling_count;
     if (count != all.count || !is_permutation(&all, played))
         return words_say(said, "the relabelling of %d ranks is no permutation of them", (int)count);
     if (!planning_run(made, given->seed, NULL, NULL, NULL, said))
@@ -205,7 +210,10 @@ static void test_relabel__list_of_tensors(void **state)
                      RESHARD_OK);
     assert_int_equal(reshard_plan_get_stats(plan, &stats, NULL), RESHARD_OK);
     assert_int_equal(stats.bytes_moved, 4 * 4);
-    assert_int_equal(reshard_plan_relabelling(plan, &played), 2);
+    reshard_plan_info info = {.size = sizeof info};
+    assert_int_equal(reshard_plan_get_info(plan, &info), RESHARD_OK);
+    assert_int_equal(info.relabelling_count, 2);
+    played = info.relabelling;
     assert_int_equal(played[0], 1);
     assert_int_equal(played[1], 0);
     assert_int_equal(reshard_plan_check(plan), RESHARD_OK);

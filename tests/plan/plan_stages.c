@@ -6,6 +6,8 @@
  */
 #include "tests/support/planning.h"
 
+#include "plan/plan.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -34,7 +36,7 @@ static void measure(bool single_stage, loads *out)
         fail_msg("%s\n%s", said.text, text);
     }
     assert_int_equal(reshard_plan_check(made.plan), RESHARD_OK);
-    out->stages = reshard_plan_stage_count(made.plan);
+    out->stages = rs_plan_forward(made.plan)->stage_count;
     for (int32_t a = 0; a < run.rank_count; a++) {
         uint64_t in = 0, away = 0;
         for (int32_t b = 0; b < run.rank_count; b++) {
@@ -165,7 +167,7 @@ static uint64_t find_bytes(const char *from, const char *const *to, int count, r
     assert_int_equal(
         reshard_plan_create(NULL, count, sources, count, targets, count, links, NULL, &plan), 0);
     assert_int_equal(reshard_plan_get_stats(plan, &stats, NULL), RESHARD_OK);
-    *out_stages = reshard_plan_stage_count(plan);
+    *out_stages = rs_plan_forward(plan)->stage_count;
     reshard_plan_release(plan);
     for (int i = 0; i < count; i++) {
         reshard_layout_release(sources[i].layout);

@@ -5,6 +5,7 @@
  * with the rule, element by element.
  */
 #include "base/limits.h"
+#include "plan/plan.h"
 #include "tests/support/check.h"
 
 #include <reshard/plan_inspect.h>
@@ -228,7 +229,7 @@ static void test_strided__digest(void **state)
                                                 NULL, &plans[2]),
                      0);
     for (int i = 0; i < 3; i++) {
-        reshard_plan_digest(plans[i], digests[i]);
+        rs_plan_digest(plans[i], digests[i]);
         for (int k = 0; k < i; k++)
             assert_true(memcmp(digests[i], digests[k], sizeof digests[i]) != 0);
     }

@@ -7,6 +7,8 @@
  */
 #include "tests/support/planning.h"
 
+#include "plan/plan.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -108,10 +110,10 @@ static bool check_stats(const planning *made, const simulate_run *run, words *sa
     bool right = reshard_plan_get_stats(made->plan, &stats, matrix) == RESHARD_OK ||
                  words_say(said, "stats: %s", reshard_error_text());
     if (right &&
-        (stats.bytes_total != total || stats.stages != reshard_plan_stage_count(made->plan)))
+        (stats.bytes_total != total || stats.stages != rs_plan_forward(made->plan)->stage_count))
         right = words_say(said, "%llu bytes in %d stages, not %llu in %d",
                           (unsigned long long)stats.bytes_total, (int)stats.stages,
-                          (unsigned long long)total, (int)reshard_plan_stage_count(made->plan));
+                          (unsigned long long)total, (int)rs_plan_forward(made->plan)->stage_count);
     right = right && check_totals(made, run, &stats, matrix, said);
     free(matrix);
     return right && check_parts(made, run, said);
@@ -202,7 +204,7 @@ static bool check_planned(const planning *made, const harness_case *given, bool 
 {
     simulate_run run = {0};
     flow seen = {.source = made->source, .by_rule = by_rule};
-    int32_t rank_count = reshard_plan_rank_count(made->plan);
+    int32_t rank_count = rs_plan_forward(made->plan)->rank_count;
     int32_t highest = made->source->rank_max > made->target->rank_max ? made->source->rank_max
                                                                       : made->target->rank_max;
     if (rank_count < highest + 1)
@@ -213,12 +215,12 @@ static bool check_planned(const planning *made, const harness_case *given, bool 
     seen.arrived = calloc(size, 1);
     if (seen.sent == NULL || seen.arrived == NULL)
         abort();
-    bool one_stage = reshard_plan_stage_count(made->plan) == 1;
+    bool one_stage = rs_plan_forward(made->plan)->stage_count == 1;
     bool plain = !planning_is_partial(made->source) && !planning_is_partial(made->target);
     bool right = planning_run(made, given->seed, one_stage ? watch_flow : NULL, &seen, &run, said);
     if (right && reshard_plan_check(made->plan) != RESHARD_OK)
         right = words_say(said, "the checker refuses: %s", reshard_error_text());
-    size_t segment = reshard_plan_segment_bytes(made->plan);
+    size_t segment = rs_plan_forward(made->plan)->segment_bytes;
     if (right && (segment < 1 || segment > RESHARD_STAGING_BYTES_MIN))
         right = words_say(said, "segments of %zu bytes", segment);
     right = right && check_stats(made, &run, said);
@@ -243,9 +245,9 @@ static bool check_pair(const harness_case *given, words *said)
                  (state == PLANNING_READY &&
                   check_planned(&made, given, options.balance == RESHARD_BALANCE_RULE, said));
     if (right && state == PLANNING_READY && options.single_stage &&
-        reshard_plan_stage_count(made.plan) != 1)
+        rs_plan_forward(made.plan)->stage_count != 1)
         right = words_say(said, "%d stages where one was asked for",
-                          (int)reshard_plan_stage_count(made.plan));
+                          (int)rs_plan_forward(made.plan)->stage_count);
     planning_free(&made);
     return right;
 }

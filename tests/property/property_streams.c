@@ -6,6 +6,8 @@
  */
 #include "tests/support/planning.h"
 
+#include "plan/plan.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -90,7 +92,7 @@ static bool compare_streams(const reshard_plan *plan, int32_t stage, const resha
 static bool check_streams(const planning *made, const simulate_run *run, reshard_part **parts,
                           int32_t from, int32_t to, words *said)
 {
-    for (int32_t stage = 0; stage < reshard_plan_stage_count(made->plan); stage++) {
+    for (int32_t stage = 0; stage < rs_plan_forward(made->plan)->stage_count; stage++) {
         uint64_t bytes =
             run->matrix[((int64_t)stage * run->rank_count + from) * run->rank_count + to];
         reshard_stream *sent = NULL, *received = NULL;
@@ -141,7 +143,7 @@ static bool check_singles(const reshard_move *record, int32_t rank, bool sending
 
 static bool check_records(const planning *made, reshard_part **parts, int32_t rank, words *said)
 {
-    for (int32_t stage = 0; stage < reshard_plan_stage_count(made->plan); stage++) {
+    for (int32_t stage = 0; stage < rs_plan_forward(made->plan)->stage_count; stage++) {
         for (int32_t link = 0; link < reshard_plan_stage_link_count(made->plan, stage); link++) {
             const reshard_part_moves *moves = reshard_part_link(parts[rank], stage, link);
             for (int64_t i = 0; i < moves->receives.count; i++) {

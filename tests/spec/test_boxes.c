@@ -131,8 +131,8 @@ static void test_boxes__as_written(void **state)
     (void)state;
     reshard_spec *spec = spec_case_parse("boxes 6x8: 4[2:4,1:3]+[0:1,4:8]+[5:5,0:8] 2[0:6,8:8] "
                                          "4[3:4,5:8]@1,0+[2:3,5:8]@0,0 4[0:1,0:1]");
-    assert_int_equal(reshard_spec_get_kind(spec), RESHARD_SPEC_BOXES);
-    assert_null(reshard_spec_mesh(spec));
+    assert_int_equal(spec->kind, RESHARD_SPEC_BOXES);
+    assert_null(spec->mesh);
     assert_int_equal(spec->ndim, 2);
     assert_int_equal(spec->shape[1], 8);
     assert_int_equal(spec->shard_count, 4);
@@ -171,7 +171,7 @@ static void test_boxes__as_written(void **state)
     assert_int_equal(spec->shards[3].index, 2);
     reshard_spec_release(spec);
     spec = spec_case_parse("cover 6: 0[0:6] 0[0:3]");
-    assert_int_equal(reshard_spec_get_kind(spec), RESHARD_SPEC_COVER);
+    assert_int_equal(spec->kind, RESHARD_SPEC_COVER);
     assert_int_equal(spec->shards[0].index, 0);
     assert_int_equal(spec->shards[1].index, 1);
     reshard_spec_release(spec);
@@ -214,7 +214,7 @@ static void test_boxes__constructor(void **state)
     spec_case_expect_text(spec, "cover 4x6: 1[0:2,1:3]@0,0+[0:2,5:6]@0,2 0[2:4,0:3]@1+[0:1,0:1]@0 "
                                 "5[0:4,0:0] 6[0:0,0:0]@0");
     assert_int_equal(reshard_spec_boxes(NULL, 0, 2, shape, 4, shards, &spec), RESHARD_OK);
-    assert_int_equal(reshard_spec_get_kind(spec), RESHARD_SPEC_BOXES);
+    assert_int_equal(spec->kind, RESHARD_SPEC_BOXES);
     reshard_spec_release(spec);
 }
 

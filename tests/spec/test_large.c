@@ -5,6 +5,9 @@
  */
 #include "spec_case.h"
 
+#include "spec/spec.h"
+#include "tests/support/info.h"
+
 #include <inttypes.h>
 
 #define LARGE_BYTES ((size_t)10 * 1000 * 1000)
@@ -53,11 +56,11 @@ static void expect_answer(const row *given, size_t bytes, size_t bytes_for_byte)
     else if (status != given->status)
         fail_msg("\"%s%s..%s\": %s", given->head, given->unit, given->tail, reshard_error_text());
     assert_true(strlen(reshard_error_text()) < 400);
-    if (reshard_context_bytes_peak(context) > bytes_for_byte * length + 65536)
+    if (info_memory(context).bytes_peak > bytes_for_byte * length + 65536)
         fail_msg("\"%s%s..%s\" takes %zu bytes", given->head, given->unit, given->tail,
-                 reshard_context_bytes_peak(context));
+                 info_memory(context).bytes_peak);
     reshard_spec_release(spec);
-    assert_int_equal(reshard_context_bytes(context), 0);
+    assert_int_equal(info_memory(context).bytes, 0);
     reshard_context_destroy(context);
     free(text);
 }
@@ -131,7 +134,7 @@ static void test_large__mesh(void **state)
     (void)state;
     static const char text[] = "131072[65536..131071,0..65535]: S(0)";
     reshard_spec *spec = spec_case_parse(text);
-    const reshard_mesh *mesh = reshard_spec_mesh(spec);
+    const reshard_mesh *mesh = spec->mesh;
     for (int32_t i = 0; i < 131072; i++) {
         int32_t rank = (i + 65536) % 131072;
         if (reshard_mesh_rank_at(mesh, i) != rank || reshard_mesh_position_of(mesh, rank) != i)

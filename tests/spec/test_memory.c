@@ -4,6 +4,7 @@
 #include "spec/spec.h"
 #include "spec_case.h"
 #include "tests/support/context.h"
+#include "tests/support/info.h"
 
 static void fail_each(context_attempt_fn attempt, void *user)
 {
@@ -113,7 +114,7 @@ static void test_memory__limit(void **state)
     reshard_spec *spec = NULL;
     assert_int_equal(reshard_context_create(&options, &context), RESHARD_OK);
     assert_int_equal(reshard_spec_parse(context, text, &spec), RESHARD_ERR_MEMORY_LIMIT);
-    assert_int_equal(reshard_context_bytes(context), 0);
+    assert_int_equal(info_memory(context).bytes, 0);
     assert_null(spec);
     reshard_context_destroy(context);
 }

@@ -2,6 +2,7 @@
 /* Meshes: axes and ranks, by text and by constructor, and the questions they answer. */
 #include "spec/spec.h"
 #include "spec_case.h"
+#include "tests/support/info.h"
 
 #include <inttypes.h>
 
@@ -30,19 +31,18 @@ static void test_mesh__axes(void **state)
     const int32_t sizes[] = {2, 3, 4, 1};
     reshard_mesh *mesh = NULL;
     assert_int_equal(reshard_mesh_create(NULL, 4, names, sizes, NULL, &mesh), RESHARD_OK);
-    assert_int_equal(reshard_mesh_axis_count(mesh), 4);
-    assert_int_equal(reshard_mesh_size(mesh), 24);
-    assert_int_equal(reshard_mesh_axis_size(mesh, 1), 3);
-    assert_int_equal(reshard_mesh_axis_size(mesh, 4), 0);
-    assert_int_equal(reshard_mesh_axis_size(mesh, -1), 0);
-    assert_string_equal(reshard_mesh_axis_name(mesh, 2), "tp");
-    assert_string_equal(reshard_mesh_axis_name(mesh, 1), "");
-    assert_string_equal(reshard_mesh_axis_name(mesh, 9), "");
-    assert_int_equal(reshard_mesh_find_axis(mesh, "dp"), 0);
-    assert_int_equal(reshard_mesh_find_axis(mesh, "tp"), 2);
-    assert_int_equal(reshard_mesh_find_axis(mesh, "pp"), -1);
-    assert_int_equal(reshard_mesh_find_axis(mesh, ""), -1);
-    assert_int_equal(reshard_mesh_find_axis(mesh, NULL), -1);
+    reshard_mesh_info info = {.size = sizeof info};
+    assert_int_equal(reshard_mesh_get_info(mesh, &info), RESHARD_OK);
+    assert_int_equal(info.axis_count, 4);
+    assert_int_equal(info.position_count, 24);
+    assert_memory_equal(info.sizes, sizes, sizeof sizes);
+    assert_string_equal(info.names[2], "tp");
+    assert_string_equal(info.names[1], "");
+    assert_int_equal(rs_mesh_find_axis(mesh, "dp"), 0);
+    assert_int_equal(rs_mesh_find_axis(mesh, "tp"), 2);
+    assert_int_equal(rs_mesh_find_axis(mesh, "pp"), -1);
+    assert_int_equal(rs_mesh_find_axis(mesh, ""), -1);
+    assert_int_equal(rs_mesh_find_axis(mesh, NULL), -1);
     assert_int_equal(mesh->strides[0], 12);
     assert_int_equal(mesh->strides[1], 4);
     assert_int_equal(mesh->strides[2], 1);
@@ -50,7 +50,7 @@ static void test_mesh__axes(void **state)
     expect_mesh_text(mesh, "dp=2,3,tp=4,1");
     assert_ptr_equal(reshard_mesh_retain(mesh), mesh);
     reshard_mesh_release(mesh);
-    assert_int_equal(reshard_mesh_size(mesh), 24);
+    assert_int_equal(mesh->size, 24);
     reshard_mesh_release(mesh);
     reshard_mesh_release(NULL);
     assert_null(reshard_mesh_retain(NULL));
@@ -153,7 +153,7 @@ static void test_mesh__ranks_by_text(void **state)
         (void)snprintf(text, sizeof text, "%s%s", rows[i].text, cuts);
         (void)snprintf(expected, sizeof expected, "%s%s", rows[i].canonical, cuts);
         reshard_spec *spec = spec_case_parse(text);
-        const reshard_mesh *mesh = reshard_spec_mesh(spec);
+        const reshard_mesh *mesh = spec->mesh;
         if ((mesh->listed != NULL) != rows[i].listed || (mesh->by_rank != NULL) != rows[i].listed)
             fail_msg("%s: the ranks are%s listed", text, rows[i].listed ? " not" : "");
         reshard_spec_release(spec);
@@ -163,7 +163,7 @@ static void test_mesh__ranks_by_text(void **state)
 
 static void expect_positions(const reshard_mesh *mesh, const int32_t *ranks)
 {
-    int32_t size = reshard_mesh_size(mesh);
+    int32_t size = mesh->size;
     for (int32_t i = 0; i < size; i++) {
         assert_int_equal(reshard_mesh_rank_at(mesh, i), ranks[i]);
         assert_int_equal(reshard_mesh_position_of(mesh, ranks[i]), i);
@@ -216,14 +216,14 @@ static void test_mesh__largest(void **state)
     static const char text[] = "2147483647[1..2147483647]: S(0)";
     assert_int_equal(reshard_context_create(NULL, &context), RESHARD_OK);
     assert_int_equal(reshard_spec_parse(context, text, &spec), RESHARD_OK);
-    const reshard_mesh *mesh = reshard_spec_mesh(spec);
-    assert_int_equal(reshard_mesh_size(mesh), INT32_MAX);
+    const reshard_mesh *mesh = spec->mesh;
+    assert_int_equal(mesh->size, INT32_MAX);
     assert_int_equal(reshard_mesh_rank_at(mesh, INT32_MAX - 1), INT32_MAX);
     assert_int_equal(reshard_mesh_position_of(mesh, INT32_MAX), INT32_MAX - 1);
     assert_int_equal(reshard_mesh_position_of(mesh, 0), -1);
-    assert_true(reshard_context_bytes_peak(context) < 16384);
+    assert_true(info_memory(context).bytes_peak < 16384);
     reshard_spec_release(spec);
-    assert_int_equal(reshard_context_bytes(context), 0);
+    assert_int_equal(info_memory(context).bytes, 0);
     reshard_context_destroy(context);
 }
 

@@ -3,6 +3,8 @@
  * gets. */
 #include "spec_case.h"
 
+#include "spec/spec.h"
+
 typedef struct row {
     const char *text;
     const char *canonical;
@@ -148,11 +150,11 @@ static void test_parse__cuts_as_written(void **state)
 {
     (void)state;
     reshard_spec *spec = spec_case_parse("dp=2,tp=4: R, S(-1;8|2,4, unit=2, max=3)");
-    assert_int_equal(reshard_spec_get_kind(spec), RESHARD_SPEC_CUTS);
-    assert_int_equal(reshard_spec_cut_count(spec), 2);
-    assert_int_equal(reshard_spec_cut(spec, 0)->axis, 0);
-    assert_int_equal(reshard_spec_cut(spec, 0)->placement.kind, RESHARD_REPLICATE);
-    const reshard_cut *cut = reshard_spec_cut(spec, 1);
+    assert_int_equal(spec->kind, RESHARD_SPEC_CUTS);
+    assert_int_equal(spec->cut_count, 2);
+    assert_int_equal(spec->cuts[0].axis, 0);
+    assert_int_equal(spec->cuts[0].placement.kind, RESHARD_REPLICATE);
+    const reshard_cut *cut = &spec->cuts[1];
     assert_int_equal(cut->axis, 1);
     assert_int_equal(cut->placement.kind, RESHARD_SHARD);
     assert_int_equal(cut->placement.dim, -1);
@@ -164,8 +166,12 @@ static void test_parse__cuts_as_written(void **state)
     assert_int_equal(cut->placement.part_max[1], 0);
     assert_int_equal(cut->placement.unit, 2);
     assert_int_equal(cut->placement.max, 3);
-    assert_null(reshard_spec_cut(spec, 2));
-    assert_null(reshard_spec_cut(spec, -1));
+    reshard_spec_info info = {.size = sizeof info};
+    assert_int_equal(reshard_spec_get_info(spec, &info), RESHARD_OK);
+    assert_int_equal(info.kind, RESHARD_SPEC_CUTS);
+    assert_ptr_equal(info.mesh, spec->mesh);
+    assert_int_equal(info.cut_count, 2);
+    assert_ptr_equal(&info.cuts[1], cut);
     reshard_spec_release(spec);
 }
 
@@ -173,15 +179,15 @@ static void test_parse__cuts_with_axes_as_written(void **state)
 {
     (void)state;
     reshard_spec *spec = spec_case_parse("a=2,b=4,c=2: S(0;8)@c, R@a, A(3,1)@b");
-    assert_int_equal(reshard_spec_cut_count(spec), 3);
-    assert_int_equal(reshard_spec_cut(spec, 0)->axis, 2);
-    assert_null(reshard_spec_cut(spec, 0)->placement.part_max);
-    assert_int_equal(reshard_spec_cut(spec, 1)->axis, 0);
-    assert_int_equal(reshard_spec_cut(spec, 1)->placement.kind, RESHARD_REPLICATE);
-    assert_int_equal(reshard_spec_cut(spec, 2)->axis, 1);
-    assert_int_equal(reshard_spec_cut(spec, 2)->placement.values[0], 1);
-    assert_int_equal(reshard_spec_cut(spec, 2)->placement.values[1], 3);
-    assert_int_equal(reshard_mesh_axis_count(reshard_spec_mesh(spec)), 3);
+    assert_int_equal(spec->cut_count, 3);
+    assert_int_equal(spec->cuts[0].axis, 2);
+    assert_null(spec->cuts[0].placement.part_max);
+    assert_int_equal(spec->cuts[1].axis, 0);
+    assert_int_equal(spec->cuts[1].placement.kind, RESHARD_REPLICATE);
+    assert_int_equal(spec->cuts[2].axis, 1);
+    assert_int_equal(spec->cuts[2].placement.values[0], 1);
+    assert_int_equal(spec->cuts[2].placement.values[1], 3);
+    assert_int_equal(spec->mesh->axis_count, 3);
     reshard_spec_release(spec);
 }
 

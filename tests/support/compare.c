@@ -4,6 +4,8 @@
  */
 #include "tests/support/compare.h"
 
+#include "layout/layout.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -154,8 +156,8 @@ static bool compare_ranks(const reshard_layout *layout, const oracle_layout *exp
         if (!same)
             return false;
     }
-    if (reshard_layout_rank_count(layout) != taking_part)
-        return words_say(said, "%d ranks take part, not %d", (int)reshard_layout_rank_count(layout),
+    if (layout->rank_count != taking_part)
+        return words_say(said, "%d ranks take part, not %d", (int)layout->rank_count,
                          (int)taking_part);
     return true;
 }
@@ -163,17 +165,17 @@ static bool compare_ranks(const reshard_layout *layout, const oracle_layout *exp
 bool compare_layout(const reshard_layout *layout, const oracle_layout *expected, words *said)
 {
     reshard_shards *shards = NULL;
-    if (reshard_layout_ndim(layout) != expected->ndim)
-        return words_say(said, "the layout has %d dims", (int)reshard_layout_ndim(layout));
+    if (layout->ndim != expected->ndim)
+        return words_say(said, "the layout has %d dims", (int)layout->ndim);
     for (int32_t d = 0; d < expected->ndim; d++) {
-        if (reshard_layout_shape(layout)[d] != expected->shape[d])
+        if (layout->shape[d] != expected->shape[d])
             return words_say(said, "the layout's shape is wrong");
     }
-    int32_t last = reshard_layout_rank_at(layout, reshard_layout_rank_count(layout) - 1);
+    int32_t last = reshard_layout_rank_at(layout, layout->rank_count - 1);
     if (last != expected->rank_max)
         return words_say(said, "the highest rank is %d, not %d", (int)last,
                          (int)expected->rank_max);
-    if (reshard_layout_all_shards(layout, &shards) != RESHARD_OK)
+    if (reshard_layout_shards(layout, RESHARD_ALL_RANKS, &shards) != RESHARD_OK)
         return words_say(said, "all shards: %s", reshard_error_text());
     bool same = compare_list(shards, expected, 0, expected->shard_count, said);
     reshard_shards_destroy(shards);
@@ -208,15 +210,14 @@ static bool compare_pair(const reshard_shard *a, const reshard_shard *b, int32_t
 bool compare_layouts(const reshard_layout *layout, const reshard_layout *other, words *said)
 {
     reshard_shards *a = NULL, *b = NULL;
-    bool same = reshard_layout_all_shards(layout, &a) == RESHARD_OK &&
-                reshard_layout_all_shards(other, &b) == RESHARD_OK;
+    bool same = reshard_layout_shards(layout, RESHARD_ALL_RANKS, &a) == RESHARD_OK &&
+                reshard_layout_shards(other, RESHARD_ALL_RANKS, &b) == RESHARD_OK;
     if (!same)
         (void)words_say(said, "all shards: %s", reshard_error_text());
     int64_t i = same ? skip_empty(a, 0) : 0;
     int64_t j = same ? skip_empty(b, 0) : 0;
     while (same && i < a->count && j < b->count) {
-        same = compare_pair(&a->items[i], &b->items[j], reshard_layout_ndim(layout),
-                            reshard_layout_shape(layout), said);
+        same = compare_pair(&a->items[i], &b->items[j], layout->ndim, layout->shape, said);
         i = skip_empty(a, i + 1);
         j = skip_empty(b, j + 1);
     }

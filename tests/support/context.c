@@ -5,6 +5,8 @@
  */
 #include "tests/support/context.h"
 
+#include "tests/support/info.h"
+
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -70,7 +72,7 @@ static bool try_once(context_attempt_fn attempt, void *user, int64_t n, reshard_
         return words_say(said, "no context: %s", reshard_error_text());
     counted.until_failure = n;
     *out_status = attempt(context, user);
-    size_t bytes = reshard_context_bytes(context);
+    size_t bytes = info_memory(context).bytes;
     reshard_context_destroy(context);
     if (*out_status != RESHARD_OK && *out_status != RESHARD_ERR_NO_MEMORY)
         return words_say(said, "allocation %lld failing gives %s: %s", (long long)n,

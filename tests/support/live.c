@@ -4,6 +4,7 @@
  */
 #include "tests/support/live.h"
 
+#include "plan/plan.h"
 #include "tests/support/check.h"
 #include "tests/support/values.h"
 
@@ -153,7 +154,7 @@ static bool run_plan(const live_way *way, uint64_t seed, reshard_plan *plan, sim
         l.shared_sources = way->memory == LIVE_MIXED ? draw_hash(seed, 1) : UINT64_MAX;
         l.shared_targets = way->memory == LIVE_MIXED ? draw_hash(seed, 2) : UINT64_MAX;
     }
-    int32_t size = reshard_plan_rank_count(plan);
+    int32_t size = rs_plan_forward(plan)->rank_count;
     if (way->run(way, seed, size, live_run_rank, &l) != RESHARD_OK)
         return words_say(said, "%s: %s", way->name, reshard_error_text());
     if (way->collect != NULL)

@@ -4,6 +4,7 @@
  */
 #include "tests/support/planning.h"
 
+#include "plan/plan.h"
 #include "tests/support/compare.h"
 #include "tests/support/values.h"
 
@@ -104,7 +105,8 @@ bool planning_run(const planning *made, uint64_t seed, simulate_watch_fn watch, 
     simulate_run push = {.direction = SIMULATE_PUSH};
     simulate_tensor *pulled = NULL, *pushed = NULL;
     const int32_t *ranks = NULL;
-    int32_t count = reshard_plan_relabelling(made->plan, &ranks);
+    ranks = rs_plan_forward(made->plan)->relabelling;
+    int32_t count = rs_plan_forward(made->plan)->relabelling_count;
     int32_t *before = calloc((size_t)made->target->shard_count + 1, sizeof *before);
     if (before == NULL)
         abort();
@@ -116,7 +118,7 @@ bool planning_run(const planning *made, uint64_t seed, simulate_watch_fn watch, 
     if (right && !simulate_equal(pulled, pushed))
         right = words_say(said, "pulling and pushing differ");
     int64_t numbers =
-        (int64_t)pull.rank_count * pull.rank_count * reshard_plan_stage_count(made->plan);
+        (int64_t)pull.rank_count * pull.rank_count * rs_plan_forward(made->plan)->stage_count;
     if (right && memcmp(pull.matrix, push.matrix, sizeof *pull.matrix * (size_t)numbers) != 0)
         right = words_say(said, "receives and sends are not of the same bytes");
     play_parts(made->target, before, NULL, 0);
@@ -134,7 +136,7 @@ bool planning_run(const planning *made, uint64_t seed, simulate_watch_fn watch, 
 uint64_t planning_traffic(const planning *made, const simulate_run *run, int32_t from, int32_t to)
 {
     uint64_t bytes = 0;
-    for (int32_t stage = 0; stage < reshard_plan_stage_count(made->plan); stage++)
+    for (int32_t stage = 0; stage < rs_plan_forward(made->plan)->stage_count; stage++)
         bytes += run->matrix[((int64_t)stage * run->rank_count + from) * run->rank_count + to];
     return bytes;
 }

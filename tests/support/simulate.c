@@ -4,6 +4,7 @@
  */
 #include "tests/support/simulate.h"
 
+#include "plan/plan.h"
 #include "tests/support/oracle.h"
 
 #include <math.h>
@@ -47,7 +48,7 @@ static void free_parts(simulate_buffer *buffer)
 simulate_tensor *simulate_tensor_create(const reshard_layout *layout)
 {
     reshard_shards *shards = NULL;
-    if (reshard_layout_all_shards(layout, &shards) != RESHARD_OK)
+    if (reshard_layout_shards(layout, RESHARD_ALL_RANKS, &shards) != RESHARD_OK)
         abort();
     simulate_tensor *tensor = allocate(1, sizeof *tensor);
     tensor->count = shards->count;
@@ -369,12 +370,12 @@ typedef struct workspace {
 
 static bool workspace_init(workspace *work, const simulate_run *run, words *said)
 {
-    work->intermediate_count = reshard_plan_intermediate_count(run->plan);
+    work->intermediate_count = rs_plan_forward(run->plan)->intermediate_count;
     work->intermediates = allocate((size_t)work->intermediate_count, sizeof *work->intermediates);
     for (int32_t i = 0; i < work->intermediate_count; i++) {
         work->intermediates[i] =
-            simulate_tensor_create(reshard_plan_intermediate_layout(run->plan, i));
-        if (reshard_plan_is_adjoint(run->plan))
+            simulate_tensor_create(rs_plan_forward(run->plan)->intermediates[i]);
+        if (run->plan->transposed != NULL)
             simulate_clear(work->intermediates[i]);
     }
     work->parts = allocate((size_t)run->rank_count, sizeof *work->parts);
@@ -409,7 +410,7 @@ static bool run_link(simulate_run *run, const workspace *work, int32_t stage, in
     if (reshard_plan_stage_link(run->plan, stage, index, &link) != RESHARD_OK)
         return words_say(said, "stage link: %s", reshard_error_text());
     stage_state state = {.run = run, .stage = stage, .item_bytes = simulate_item_bytes(&link)};
-    state.adjoint = reshard_plan_is_adjoint(run->plan) != 0;
+    state.adjoint = run->plan->transposed != NULL;
     state.source_is_intermediate = link.source_is_intermediate != 0;
     /* What only fills a gap has no source. */
     if (link.source >= 0)
@@ -470,7 +471,7 @@ static bool all_written_once(const simulate_run *run, const workspace *work, wor
     bool right = true;
     for (int32_t i = 0; right && i < work->intermediate_count; i++)
         right = written_once(work->intermediates[i], false, said);
-    int32_t last = reshard_plan_stage_count(run->plan) - 1;
+    int32_t last = rs_plan_forward(run->plan)->stage_count - 1;
     for (int32_t stage = 0; right && stage <= last; stage++) {
         for (int32_t i = 0; right && i < reshard_plan_stage_link_count(run->plan, stage); i++) {
             reshard_stage_link link = {.size = sizeof link};
@@ -485,15 +486,15 @@ static bool all_written_once(const simulate_run *run, const workspace *work, wor
 bool simulate(simulate_run *run, words *said)
 {
     workspace work = {0};
-    int32_t stages = reshard_plan_stage_count(run->plan);
-    run->rank_count = reshard_plan_rank_count(run->plan);
+    int32_t stages = rs_plan_forward(run->plan)->stage_count;
+    run->rank_count = rs_plan_forward(run->plan)->rank_count;
     size_t pairs = (size_t)run->rank_count * (size_t)run->rank_count;
     run->matrix = allocate(pairs * (size_t)stages, sizeof *run->matrix);
     run->moves = 0;
     bool right = workspace_init(&work, run, said);
     for (int32_t stage = 0; right && stage < stages; stage++)
         right = run_stage(run, &work, stage, said);
-    if (right && !reshard_plan_is_adjoint(run->plan))
+    if (right && run->plan->transposed == NULL)
         right = all_written_once(run, &work, said);
     workspace_free(&work, run->rank_count);
     return right;

@@ -6,6 +6,7 @@
 #include "system/file.h"
 #include "tests/support/check.h"
 #include "tests/support/copying.h"
+#include "tests/support/info.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -126,7 +127,7 @@ static void test_file__short_calls_are_gone_on_with(void **state)
     assert_int_equal(rs_file_sync(file), RESHARD_ERR_IO);
     assert_non_null(strstr(reshard_error_text(), path));
     rs_file_close(file);
-    assert_int_equal(reshard_context_bytes(context), 0);
+    assert_int_equal(info_memory(context).bytes, 0);
     reshard_context_destroy(context);
     assert_int_equal(rs_path_remove(NULL, path), RESHARD_OK);
 }

@@ -130,21 +130,36 @@ static inline reshard_tensor *carry_out(const collective_job *j, reshard_tensor 
         receive[s] = j->sent[s][rank];
     switch (j->what) {
     case ALL_REDUCE:
-        return reshard_tensor_all_reduce(x, group, j->reduction);
+        return reshard_tensor_exchange(x, group,
+                                       RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_ALL_REDUCE,
+                                                       .reduction = j->reduction));
     case REDUCE_TO:
-        return reshard_tensor_reduce_to(x, group, j->reduction, j->root);
+        return reshard_tensor_exchange(x, group,
+                                       RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_REDUCE,
+                                                       .reduction = j->reduction, .root = j->root));
     case REDUCE_SCATTER:
-        return reshard_tensor_reduce_scatter(x, group, j->reduction);
+        return reshard_tensor_exchange(x, group,
+                                       RESHARD_OPTIONS(reshard_exchange,
+                                                       .kind = RESHARD_REDUCE_SCATTER,
+                                                       .reduction = j->reduction));
     case ALL_GATHER:
-        return reshard_tensor_all_gather(x, group);
+        return reshard_tensor_exchange(
+            x, group, RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_ALL_GATHER));
     case GATHER_TO:
-        return reshard_tensor_gather_to(x, group, j->root);
+        return reshard_tensor_exchange(
+            x, group, RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_GATHER, .root = j->root));
     case BROADCAST_FROM:
-        return reshard_tensor_broadcast_from(x, group, j->root);
+        return reshard_tensor_exchange(
+            x, group,
+            RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_BROADCAST, .root = j->root));
     case SCATTER_FROM:
-        return reshard_tensor_scatter_from(x, group, j->root);
+        return reshard_tensor_exchange(
+            x, group, RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_SCATTER, .root = j->root));
     case ALL_TO_ALL:
-        return reshard_tensor_all_to_all(x, group, j->sent[rank], receive);
+        return reshard_tensor_exchange(
+            x, group,
+            RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_ALL_TO_ALL_SINGLE,
+                            .send_counts = j->sent[rank], .receive_counts = receive));
     default:
         (void)snprintf(text, sizeof text, "%d: P(%s)", (int)j->ranks,
                        reshard_reduction_name(j->reduction));

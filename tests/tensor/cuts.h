@@ -5,12 +5,14 @@
 
 #include "tests/tensor/distributed.h"
 
+#include "tests/support/info.h"
+
 /* The shards of a are those of b, times a factor. */
 static inline reshard_status same_shards(const reshard_tensor *a, const reshard_tensor *b,
                                          double factor)
 {
-    CHECK(reshard_tensor_local_shard_count(a) == reshard_tensor_local_shard_count(b));
-    for (int64_t i = 0; i < reshard_tensor_local_shard_count(a); i++) {
+    CHECK(info_tensor(a).local_shard_count == info_tensor(b).local_shard_count);
+    for (int64_t i = 0; i < info_tensor(a).local_shard_count; i++) {
         const reshard_tensor *x = reshard_tensor_local_shard(a, i);
         const reshard_tensor *y = reshard_tensor_local_shard(b, i);
         CHECK(reshard_tensor_ndim(x) == reshard_tensor_ndim(y));

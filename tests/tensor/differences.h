@@ -81,16 +81,16 @@ DIFFERENCES_FN(bag_max,
                reshard_embedding_bag(in[0], in[1], DIFFERENCES_BAG(.reduction = RESHARD_MAX)))
 DIFFERENCES_FN(layernorm, reshard_layernorm(in[0], in[1], in[2], 0.01))
 DIFFERENCES_FN(rmsnorm, reshard_rmsnorm(in[0], in[1], 0.01))
-DIFFERENCES_FN(cross_entropy, reshard_cross_entropy(in[0], in[1]))
+DIFFERENCES_FN(cross_entropy, reshard_cross_entropy(in[0], in[1], NULL))
 DIFFERENCES_FN(cross_entropy_padded,
-               reshard_cross_entropy_with(in[0], in[1],
-                                          &(reshard_cross_entropy_options){
-                                              .size = sizeof(reshard_cross_entropy_options),
-                                              .ignores = 1,
-                                              .ignore_index = 2,
-                                              .classes = 5}))
+               reshard_cross_entropy(in[0], in[1],
+                                     &(reshard_cross_entropy_options){
+                                         .size = sizeof(reshard_cross_entropy_options),
+                                         .ignores = 1,
+                                         .ignore_index = 2,
+                                         .classes = 5}))
 DIFFERENCES_FN(log_softmax, reshard_log_softmax(in[0], -1))
-DIFFERENCES_FN(sum_dim, reshard_sum_dim(in[0], 1))
+DIFFERENCES_FN(sum_dim, reshard_reduce_dims(in[0], RESHARD_SUM, 1, (int32_t[]){1}, 0))
 DIFFERENCES_FN(narrow, reshard_tensor_narrow(in[0], -1, 1, 3))
 DIFFERENCES_FN(select, reshard_index_select(in[0], 1, in[1]))
 DIFFERENCES_FN(matmul, reshard_matmul(in[0], in[1]))
@@ -146,9 +146,9 @@ DIFFERENCES_FN(powers, reshard_pow(reshard_sigmoid(reshard_neg(in[0])), 2.5))
 DIFFERENCES_FN(clamp, reshard_clamp(reshard_nan_to_num(in[0], 0, 9, -9), -0.5, 0.25))
 DIFFERENCES_FN(where, reshard_where(in[2], in[0], in[1]))
 DIFFERENCES_FN(masked_fill, reshard_masked_fill(in[0], in[1], 2))
-DIFFERENCES_FN(mean_dims, reshard_mean_dims(in[0], 2, (int32_t[]){0, 2}, 1))
-DIFFERENCES_FN(sum_dims, reshard_sum_dims(in[0], 2, (int32_t[]){1, 2}, 0))
-DIFFERENCES_FN(max_dims, reshard_max_dims(in[0], 2, (int32_t[]){0, 2}, 0))
+DIFFERENCES_FN(mean_dims, reshard_reduce_dims(in[0], RESHARD_AVG, 2, (int32_t[]){0, 2}, 1))
+DIFFERENCES_FN(sum_dims, reshard_reduce_dims(in[0], RESHARD_SUM, 2, (int32_t[]){1, 2}, 0))
+DIFFERENCES_FN(max_dims, reshard_reduce_dims(in[0], RESHARD_MAX, 2, (int32_t[]){0, 2}, 0))
 DIFFERENCES_FN(bmm, reshard_bmm(in[0], 1, in[1], 1))
 DIFFERENCES_FN(linear_sum, reshard_linear(move_to(in[0], job->detour), in[1], in[2]))
 /* Operations of a user. */

@@ -7,7 +7,10 @@
 #ifndef TESTS_TENSOR_MOVES_H
 #define TESTS_TENSOR_MOVES_H
 
+#include "layout/layout.h"
+#include "spec/spec.h"
 #include "tests/support/check.h"
+#include "tests/support/info.h"
 #include "tests/tensor/cuts.h"
 #include "tests/tensor/ran_tensor.h"
 
@@ -38,22 +41,22 @@ static inline void replicate(const char *text, char *out)
 /* How many equal contributions of this reduction there are. */
 static inline int32_t count_contributions(const reshard_tensor *x, reshard_reduction reduction)
 {
-    const reshard_spec *spec = reshard_layout_spec(reshard_tensor_layout(x));
+    const reshard_spec *spec = reshard_tensor_layout(x)->spec;
     int32_t count = 1;
-    for (int32_t i = 0; i < reshard_spec_cut_count(spec); i++) {
-        const reshard_cut *cut = reshard_spec_cut(spec, i);
+    for (int32_t i = 0; i < spec->cut_count; i++) {
+        const reshard_cut *cut = &spec->cuts[i];
         if (cut->placement.kind == RESHARD_PARTIAL && cut->placement.reduction == reduction)
-            count *= reshard_mesh_axis_size(reshard_spec_mesh(spec), cut->axis);
+            count *= spec->mesh->sizes[cut->axis];
     }
     return count;
 }
 
 static inline bool has_partial(const reshard_tensor *x, reshard_reduction reduction)
 {
-    const reshard_spec *spec = reshard_layout_spec(reshard_tensor_layout(x));
+    const reshard_spec *spec = reshard_tensor_layout(x)->spec;
     bool found = false;
-    for (int32_t i = 0; i < reshard_spec_cut_count(spec); i++) {
-        const reshard_placement *p = &reshard_spec_cut(spec, i)->placement;
+    for (int32_t i = 0; i < spec->cut_count; i++) {
+        const reshard_placement *p = &spec->cuts[i].placement;
         found = found || (p->kind == RESHARD_PARTIAL && p->reduction == reduction);
     }
     return found;
@@ -83,7 +86,7 @@ static inline bool has_gradient_everywhere(const reshard_tensor *x)
 
 static inline const void *first_shard(const reshard_tensor *x)
 {
-    return reshard_tensor_local_shard_count(x) > 0
+    return info_tensor(x).local_shard_count > 0
                ? reshard_tensor_data(reshard_tensor_local_shard(x, 0))
                : NULL;
 }
@@ -109,7 +112,7 @@ static inline reshard_status check_result(const move *m, reshard_group *group,
 static inline reshard_status check_local_gradient(const reshard_tensor *x,
                                                   const reshard_tensor *local)
 {
-    if (!has_gradient_everywhere(x) || reshard_tensor_local_shard_count(x) == 0)
+    if (!has_gradient_everywhere(x) || info_tensor(x).local_shard_count == 0)
         return RESHARD_OK;
     const reshard_tensor *gradient = reshard_tensor_gradient(local);
     CHECK(gradient != NULL && reshard_tensor_volume(gradient) == reshard_tensor_volume(local));
@@ -172,8 +175,8 @@ static inline reshard_status run_move(void *user, reshard_group *group)
 /* Shards of complex numbers, compared bit by bit. */
 static inline reshard_status same_bits(const reshard_tensor *a, const reshard_tensor *b)
 {
-    CHECK(reshard_tensor_local_shard_count(a) == reshard_tensor_local_shard_count(b));
-    for (int64_t i = 0; i < reshard_tensor_local_shard_count(a); i++) {
+    CHECK(info_tensor(a).local_shard_count == info_tensor(b).local_shard_count);
+    for (int64_t i = 0; i < info_tensor(a).local_shard_count; i++) {
         const reshard_tensor *x = reshard_tensor_local_shard(a, i);
         const reshard_tensor *y = reshard_tensor_local_shard(b, i);
         CHECK(reshard_tensor_volume(x) == reshard_tensor_volume(y));

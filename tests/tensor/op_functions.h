@@ -86,12 +86,18 @@ static double reduce_by(reshard_tensor *const *in, const sizes *s, int64_t i, co
         __VA_ARGS__                                                            \
     }
 #define BY(how, ...) reduce_by(in, s, i, (bool[]){__VA_ARGS__}, how)
-OPERATION(sum_dims, reshard_sum_dims(in[0], DIMS(1, 2), 0), BY('s', false, true, true))
-OPERATION(sum_apart, reshard_sum_dims(in[0], DIMS(-1, 0), 1), BY('s', true, false, true))
-OPERATION(mean_dims, reshard_mean_dims(in[0], DIMS(0, 2), 0), BY('m', true, false, true))
-OPERATION(mean_all, reshard_mean_dims(in[0], DIMS(0, 1, 2), 1), BY('m', true, true, true))
-OPERATION(max_dims, reshard_max_dims(in[0], DIMS(0), 1), BY('x', true, false, false))
-OPERATION(max_apart, reshard_max_dims(in[0], DIMS(2, 0), 0), BY('x', true, false, true))
+OPERATION(sum_dims, reshard_reduce_dims(in[0], RESHARD_SUM, DIMS(1, 2), 0),
+          BY('s', false, true, true))
+OPERATION(sum_apart, reshard_reduce_dims(in[0], RESHARD_SUM, DIMS(-1, 0), 1),
+          BY('s', true, false, true))
+OPERATION(mean_dims, reshard_reduce_dims(in[0], RESHARD_AVG, DIMS(0, 2), 0),
+          BY('m', true, false, true))
+OPERATION(mean_all, reshard_reduce_dims(in[0], RESHARD_AVG, DIMS(0, 1, 2), 1),
+          BY('m', true, true, true))
+OPERATION(max_dims, reshard_reduce_dims(in[0], RESHARD_MAX, DIMS(0), 1),
+          BY('x', true, false, false))
+OPERATION(max_apart, reshard_reduce_dims(in[0], RESHARD_MAX, DIMS(2, 0), 0),
+          BY('x', true, false, true))
 #undef BY
 
 /* Padded, with all labels of one number ignored; in-range labels are below a third of the
@@ -101,7 +107,7 @@ static const reshard_cross_entropy_options padded_options = {
 static reshard_tensor *run_padded(reshard_tensor *const *in, const void *user)
 {
     (void)user;
-    return reshard_cross_entropy_with(in[0], in[1], &padded_options);
+    return reshard_cross_entropy(in[0], in[1], &padded_options);
 }
 static double define_padded(reshard_tensor *const *in, const sizes *s, int64_t i)
 {

@@ -27,7 +27,7 @@ static inline reshard_status own_tanh_forward(reshard_operation_call *call,
                                               reshard_tensor *const *inputs,
                                               reshard_tensor **outputs)
 {
-    double scale = *(const double *)reshard_operation_data(call);
+    double scale = *(const double *)call->data;
     const double *from = reshard_tensor_data(inputs[0]);
     if ((outputs[0] = reshard_operation_result(call, 0)) == NULL)
         return RESHARD_OK;
@@ -41,8 +41,8 @@ static inline reshard_status own_tanh_backward(reshard_operation_call *call,
                                                reshard_tensor *const *gradients,
                                                reshard_tensor **out_gradients)
 {
-    double scale = *(const double *)reshard_operation_data(call), *to = NULL;
-    const double *y = reshard_tensor_data(reshard_operation_saved_output(call, 0));
+    double scale = *(const double *)call->data, *to = NULL;
+    const double *y = reshard_tensor_data(call->outputs[0]);
     if ((out_gradients[0] = own_like(gradients[0], &to)) == NULL)
         return RESHARD_OK;
     for (int64_t i = 0; i < reshard_tensor_volume(gradients[0]); i++)
@@ -82,17 +82,16 @@ static inline reshard_status own_times_backward(reshard_operation_call *call,
                                                 reshard_tensor *const *gradients,
                                                 reshard_tensor **out_gradients)
 {
-    reshard_tensor *inputs[] = {reshard_operation_input(call, 0), reshard_operation_input(call, 1)};
+    reshard_tensor *inputs[] = {call->inputs[0], call->inputs[1]};
     const double *x = reshard_tensor_data(inputs[0]), *w = reshard_tensor_data(inputs[1]);
     const double *g = reshard_tensor_data(gradients[0]);
     int64_t n = reshard_tensor_volume(inputs[1]), count = reshard_tensor_volume(inputs[0]);
     double *to = NULL;
-    if (reshard_operation_wants(call, 0) &&
-        (out_gradients[0] = own_like(gradients[0], &to)) != NULL) {
+    if (call->wants[0] && (out_gradients[0] = own_like(gradients[0], &to)) != NULL) {
         for (int64_t i = 0; i < count; i++)
             to[i] = g[i] * w[i % n];
     }
-    if (reshard_operation_wants(call, 1) && (out_gradients[1] = own_like(inputs[1], &to)) != NULL) {
+    if (call->wants[1] && (out_gradients[1] = own_like(inputs[1], &to)) != NULL) {
         for (int64_t i = 0; i < n; i++)
             to[i] = 0;
         for (int64_t i = 0; i < count; i++)
@@ -142,7 +141,7 @@ static inline reshard_status own_rows_backward(reshard_operation_call *call,
                                                reshard_tensor **out_gradients)
 {
     const double *g = reshard_tensor_data(gradients[0]);
-    reshard_tensor *x = reshard_operation_input(call, 0);
+    reshard_tensor *x = call->inputs[0];
     double *to = NULL;
     if ((out_gradients[0] = own_like(x, &to)) == NULL)
         return RESHARD_OK;
@@ -179,9 +178,9 @@ static inline reshard_status own_powers_backward(reshard_operation_call *call,
                                                  reshard_tensor *const *gradients,
                                                  reshard_tensor **out_gradients)
 {
-    reshard_tensor *x = reshard_operation_input(call, 0);
+    reshard_tensor *x = call->inputs[0];
     out_gradients[0] = reshard_add(reshard_mul(reshard_scale(x, 2), gradients[0]),
-                                   reshard_mul(reshard_operation_saved(call, 0), gradients[1]));
+                                   reshard_mul(call->saved[0], gradients[1]));
     return RESHARD_OK;
 }
 
@@ -211,7 +210,7 @@ static inline reshard_status own_chunk_forward(reshard_operation_call *call,
     const double *x = reshard_tensor_data(inputs[0]);
     if ((outputs[0] = reshard_operation_result(call, 0)) == NULL)
         return RESHARD_OK;
-    TRY(reshard_operation_output_offset(call, 0, &offset));
+    TRY(reshard_operation_offset(call, 1, 0, &offset));
     double *to = reshard_tensor_write(outputs[0]);
     for (int64_t i = 0; i < reshard_tensor_volume(outputs[0]); i++)
         to[i] = x[offset + i] * (double)(offset + i + 1);
@@ -225,8 +224,8 @@ static inline reshard_status own_chunk_backward(reshard_operation_call *call,
     int64_t offset = 0;
     double *to = NULL;
     const double *g = reshard_tensor_data(gradients[0]);
-    TRY(reshard_operation_output_offset(call, 0, &offset));
-    if ((out_gradients[0] = own_like(reshard_operation_input(call, 0), &to)) == NULL)
+    TRY(reshard_operation_offset(call, 1, 0, &offset));
+    if ((out_gradients[0] = own_like(call->inputs[0], &to)) == NULL)
         return RESHARD_OK;
     for (int64_t i = 0; i < reshard_tensor_volume(out_gradients[0]); i++) {
         int64_t at = i - offset;
@@ -250,7 +249,7 @@ static inline reshard_status own_gather_forward(reshard_operation_call *call,
                                                 reshard_tensor *const *inputs,
                                                 reshard_tensor **outputs)
 {
-    reshard_spec *spec = *(reshard_spec *const *)reshard_operation_data(call);
+    reshard_spec *spec = *(reshard_spec *const *)call->data;
     outputs[0] = reshard_scale(reshard_tensor_redistribute(inputs[0], spec, NULL), 2);
     return RESHARD_OK;
 }

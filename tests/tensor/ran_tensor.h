@@ -5,6 +5,9 @@
 
 #include "tests/support/ran.h"
 
+#include "layout/layout.h"
+#include "tests/support/info.h"
+
 #include <reshard/reshard_nn.h>
 
 #include <stdio.h>
@@ -15,8 +18,8 @@ static inline ran_text ran_tensor(const reshard_tensor *x)
 {
     ran_text made =
         ran_shape(reshard_tensor_dtype(x), reshard_tensor_ndim(x), reshard_tensor_shape(x));
-    if (reshard_tensor_is_distributed(x)) {
-        ran_text spec = ran_spec(reshard_layout_spec(reshard_tensor_layout(x)));
+    if (reshard_tensor_layout(x) != NULL) {
+        ran_text spec = ran_spec(reshard_tensor_layout(x)->spec);
         size_t used = strlen(made.text);
         (void)snprintf(made.text + used, sizeof made.text - used, " %.300s", spec.text);
     }
@@ -27,9 +30,9 @@ static inline ran_text ran_tensor(const reshard_tensor *x)
 static inline void ran_move(const char *upstream, const reshard_tensor *from,
                             const reshard_tensor *to)
 {
-    if (reshard_group_rank(reshard_tensor_group(from)) == 0)
+    if (reshard_group_rank(info_tensor(from).group) == 0)
         ran(upstream, "%s -> %s", ran_tensor(from).text,
-            ran_spec(reshard_layout_spec(reshard_tensor_layout(to))).text);
+            ran_spec(reshard_tensor_layout(to)->spec).text);
 }
 
 #endif

@@ -2,6 +2,7 @@
 /* test_autograd.c - the tape: leaves, accumulation, retained graphs, no-grad, order, errors. */
 #include "tests/support/check.h"
 #include "tests/support/context.h"
+#include "tests/support/info.h"
 #include "tests/tensor/gradients.h"
 
 static reshard_tensor *make_leaf(double value)
@@ -101,10 +102,10 @@ static void test_mode__nothing_is_recorded_while_off(void **state)
     reshard_scope *outer = NULL, *inner = NULL;
     MUST(reshard_scope_open(NULL, &outer));
     assert_int_equal(reshard_set_gradients_enabled(0), 1);
-    assert_false(reshard_tensor_requires_grad(reshard_mul(x, x)));
+    assert_false(info_tensor(reshard_mul(x, x)).requires_grad);
     assert_int_equal(reshard_set_gradients_enabled(1), 0);
-    assert_true(reshard_tensor_requires_grad(reshard_mul(x, x)));
-    assert_false(reshard_tensor_requires_grad(reshard_tensor_detach(reshard_mul(x, x))));
+    assert_true(info_tensor(reshard_mul(x, x)).requires_grad);
+    assert_false(info_tensor(reshard_tensor_detach(reshard_mul(x, x))).requires_grad);
     /* A scope puts the mode back when it ends. */
     MUST(reshard_scope_open(NULL, &inner));
     (void)reshard_set_gradients_enabled(0);
@@ -223,10 +224,11 @@ static reshard_status train(reshard_context *context, mlp *m, double *out_loss)
     if (status != RESHARD_OK)
         return status;
     reshard_tensor *hidden = reshard_relu(reshard_linear(m->x, m->w1, m->b1));
-    reshard_tensor *loss = reshard_cross_entropy(reshard_linear(hidden, m->w2, m->b2), m->labels);
+    reshard_tensor *loss =
+        reshard_cross_entropy(reshard_linear(hidden, m->w2, m->b2), m->labels, NULL);
     (void)reshard_backward(loss, NULL, NULL);
     if (loss != NULL)
-        (void)reshard_tensor_item(loss, out_loss);
+        (void)reshard_tensor_value(loss, out_loss);
     return reshard_scope_close(scope);
 }
 

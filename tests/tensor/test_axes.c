@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_axes.c - layouts taken apart by mesh axis and put together again: which are refused, which
  * order of cuts is kept, and what setting the placement of an axis does. */
+#include "layout/layout.h"
 #include "tensor/core/scope.h"
 #include "tensor/dist/axes.h"
 #include "tests/support/check.h"
@@ -34,7 +35,7 @@ static reshard_status take_apart(void *user, reshard_group *group)
         CHECK(status == RESHARD_ERR_UNSUPPORTED && strstr(reshard_error_text(), r->spec) != NULL);
     } else {
         TRY(rs_axes_layout(&axes, 2, reshard_tensor_shape(x), &layout));
-        TRY(reshard_spec_text(reshard_layout_spec(layout), text, sizeof text, &length));
+        TRY(reshard_spec_text(layout->spec, text, sizeof text, &length));
         if (strcmp(text, r->again) != 0)
             return ranks_say(__FILE__, __LINE__, text, RESHARD_ERR_CHECK);
     }

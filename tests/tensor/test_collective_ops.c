@@ -3,7 +3,9 @@
  * test_collective_ops.c - collectives on local tensors and from_local: values against what they
  * mean, written out over plain arrays, and gradients against finite differences of that.
  */
+#include "layout/layout.h"
 #include "tests/support/check.h"
+#include "tests/support/info.h"
 #include "tests/tensor/collectives.h"
 #include "tests/tensor/ran_tensor.h"
 
@@ -86,8 +88,7 @@ static reshard_status wrap_uneven(void *user, reshard_group *group)
     TRY(reshard_scope_open(NULL, &scope));
     reshard_tensor *x = local_as(local, group, "4: S(0)");
     CHECK(x != NULL && reshard_tensor_shape(x)[0] == 9);
-    TRY(reshard_spec_text(reshard_layout_spec(reshard_tensor_layout(x)), text, sizeof text,
-                          &length));
+    TRY(reshard_spec_text(reshard_tensor_layout(x)->spec, text, sizeof text, &length));
     CHECK(strcmp(text, "4: S(0=3,0,1,5)") == 0);
     CHECK(reshard_tensor_data(reshard_tensor_local_shard(x, 0)) == reshard_tensor_data(local));
     reshard_tensor *whole = reshard_tensor_full(x);
@@ -161,9 +162,9 @@ static reshard_status join_grid(void *user, reshard_group *group)
             ran_here(group, upstream[i], "%s in %dx%d",
                      ran_shape(reshard_tensor_dtype(x), 2, reshard_tensor_shape(x)).text, (int)side,
                      (int)side);
-        CHECK(reshard_tensor_local_shard_count(x) == 1);
+        CHECK(info_tensor(x).local_shard_count == 1);
         CHECK(reshard_tensor_data(reshard_tensor_local_shard(x, 0)) == reshard_tensor_data(local));
-        TRY(reshard_layout_all_shards(reshard_tensor_layout(x), &all));
+        TRY(reshard_layout_shards(reshard_tensor_layout(x), RESHARD_ALL_RANKS, &all));
         CHECK(all->count == 4);
         for (int32_t r = 0; r < 4; r++) {
             CHECK(all->items[r].rank == r && all->items[r].shape[0] == side);
@@ -209,7 +210,7 @@ static reshard_status join_shards(void *user, reshard_group *group)
     CHECK(whole != NULL);
     for (int64_t i = 0; i < 100; i++)
         CHECK(element(whole, i) == (double)(i / 50 * 2 + i % 10 / 5 + 1));
-    CHECK(reshard_tensor_local_shard_count(x) == count);
+    CHECK(info_tensor(x).local_shard_count == count);
     reshard_tensor_release(whole);
     reshard_tensor_release(x);
     x = NULL;
@@ -244,8 +245,7 @@ static reshard_status join_shards(void *user, reshard_group *group)
     for (int d = 0; d < 2 && rank < 3; d++)
         odd.offset[d] = offsets[rank][d];
     TRY(reshard_tensor_from_shards(NULL, group, SHAPE(2, 4), rank < 3, &odd, &x));
-    TRY(reshard_spec_text(reshard_layout_spec(reshard_tensor_layout(x)), text, sizeof text,
-                          &length));
+    TRY(reshard_spec_text(reshard_tensor_layout(x)->spec, text, sizeof text, &length));
     CHECK(strncmp(text, "boxes", 5) == 0);
     reshard_tensor_release(own);
     reshard_tensor_release(x);
@@ -283,27 +283,45 @@ static reshard_status refuse(void *user, reshard_group *group)
     TRY(reshard_scope_open(NULL, &scope));
     reshard_tensor *shorter = rank == 1 ? reshard_tensor_narrow(x, 0, 0, 2) : x, *y = NULL;
     if (which == 0)
-        y = reshard_tensor_all_reduce(shorter, group, RESHARD_SUM);
+        y = reshard_tensor_exchange(shorter, group,
+                                    RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_ALL_REDUCE,
+                                                    .reduction = RESHARD_SUM));
     else if (which == 1)
-        y = reshard_tensor_all_reduce(x, group, rank == 2 ? RESHARD_MAX : RESHARD_SUM);
+        y = reshard_tensor_exchange(
+            x, group,
+            RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_ALL_REDUCE,
+                            .reduction = rank == 2 ? RESHARD_MAX : RESHARD_SUM));
     else if (which == 2)
-        y = reshard_tensor_gather_to(x, group, 3);
+        y = reshard_tensor_exchange(
+            x, group, RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_GATHER, .root = 3));
     else if (which == 3)
-        y = reshard_tensor_gather_to(scalar, group, 0);
+        y = reshard_tensor_exchange(
+            scalar, group, RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_GATHER, .root = 0));
     else if (which == 4)
-        y = reshard_tensor_all_to_all(x, group, send, wrong);
+        y = reshard_tensor_exchange(x, group,
+                                    RESHARD_OPTIONS(reshard_exchange,
+                                                    .kind = RESHARD_ALL_TO_ALL_SINGLE,
+                                                    .send_counts = send, .receive_counts = wrong));
     else if (which == 5)
-        y = reshard_tensor_all_to_all(shorter, group, send, send);
+        y = reshard_tensor_exchange(shorter, group,
+                                    RESHARD_OPTIONS(reshard_exchange,
+                                                    .kind = RESHARD_ALL_TO_ALL_SINGLE,
+                                                    .send_counts = send, .receive_counts = send));
     else if (which == 6)
-        y = reshard_tensor_broadcast_from(rank == 0 ? NULL : x, group, 0);
+        y = reshard_tensor_exchange(
+            rank == 0 ? NULL : x, group,
+            RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_BROADCAST, .root = 0));
     else
-        y = reshard_tensor_broadcast_from(x, group, -1);
+        y = reshard_tensor_exchange(
+            x, group, RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_BROADCAST, .root = -1));
     CHECK(y == NULL);
     CHECK(reshard_scope_close(scope) != RESHARD_OK && reshard_error_text()[0] != '\0');
     CHECK(which != 7 || strstr(reshard_error_text(), "rank -1 is not in the group of 3") != NULL);
     /* The group goes on. */
     TRY(reshard_scope_open(NULL, &scope));
-    y = reshard_tensor_all_reduce(x, group, RESHARD_SUM);
+    y = reshard_tensor_exchange(
+        x, group,
+        RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_ALL_REDUCE, .reduction = RESHARD_SUM));
     CHECK(y != NULL);
     TRY(reshard_scope_close(scope));
     reshard_tensor_release(x);

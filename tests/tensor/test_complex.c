@@ -92,7 +92,7 @@ static void test_sum__both_parts(void **state)
     MUST(reshard_scope_open(NULL, &scope));
     assert_true(get(reshard_sum(x), 0) == 15 + 150 * I);
     assert_true(get(reshard_mean(x), 0) == 2.5 + 25 * I);
-    reshard_tensor *columns = reshard_sum_dim(x, 0);
+    reshard_tensor *columns = reshard_reduce_dims(x, RESHARD_SUM, 1, (int32_t[]){0}, 0);
     assert_true(get(columns, 0) == 6 + 60 * I && get(columns, 1) == 9 + 90 * I);
     g = make_numbers(RESHARD_C128, 1, 0, 2);
     MUST(reshard_backward(columns, g, NULL));
@@ -225,13 +225,20 @@ static reshard_tensor *exchange(const exchange_case *c, reshard_tensor *x, resha
     char text[32];
     switch (c->kind) {
     case ALL_REDUCE:
-        return reshard_tensor_all_reduce(x, group, c->reduction);
+        return reshard_tensor_exchange(x, group,
+                                       RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_ALL_REDUCE,
+                                                       .reduction = c->reduction));
     case REDUCE_SCATTER:
-        return reshard_tensor_reduce_scatter(x, group, c->reduction);
+        return reshard_tensor_exchange(x, group,
+                                       RESHARD_OPTIONS(reshard_exchange,
+                                                       .kind = RESHARD_REDUCE_SCATTER,
+                                                       .reduction = c->reduction));
     case ALL_GATHER:
-        return reshard_tensor_all_gather(x, group);
+        return reshard_tensor_exchange(
+            x, group, RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_ALL_GATHER));
     case BROADCAST:
-        return reshard_tensor_broadcast_from(x, group, 1);
+        return reshard_tensor_exchange(
+            x, group, RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_BROADCAST, .root = 1));
     case PARTIAL_TO_SHARD:
         (void)snprintf(text, sizeof text, "4: P(%s)", reshard_reduction_name(c->reduction));
         return reshard_tensor_to_local(move_to(local_as(x, group, text), "4: S(0)"), NULL);
@@ -305,7 +312,9 @@ static reshard_status body_unordered(void *user, reshard_group *group)
     (void)user;
     MUST(reshard_scope_open(NULL, &scope));
     reshard_tensor *x = make_numbers(RESHARD_C128, 1, reshard_group_rank(group), COUNT);
-    CHECK(reshard_tensor_all_reduce(x, group, RESHARD_MAX) == NULL);
+    CHECK(reshard_tensor_exchange(x, group,
+                                  RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_ALL_REDUCE,
+                                                  .reduction = RESHARD_MAX)) == NULL);
     CHECK(strstr(reshard_error_text(), "c128") != NULL);
     CHECK(reshard_scope_close(scope) == RESHARD_ERR_UNSUPPORTED);
     reshard_tensor_release(x);

@@ -4,6 +4,7 @@
  * differences.h have the layouts and gradients), errors of one rank, and memory.
  */
 #include "tests/support/check.h"
+#include "tests/support/info.h"
 #include "tests/tensor/distributed.h"
 
 #include <math.h>
@@ -35,12 +36,12 @@ static reshard_status body_edges(void *user, reshard_group *group)
     TRY(reshard_scope_open(NULL, &scope));
     reshard_tensor *p = reshard_tensor_full(reshard_softmax(x, 1));
     CHECK(p != NULL && isnan(element(p, 0)) && element(p, 9) == 1 && element(p, 8) == 0);
-    TRY(reshard_tensor_value(reshard_cross_entropy_with(x, labels, &ignoring), &value));
+    TRY(reshard_tensor_value(reshard_cross_entropy(x, labels, &ignoring), &value));
     double expected = log(1 + exp(-1) + exp(-2) + exp(-3) + exp(-4));
     CHECK(fabs(value - expected) < 1e-6);
     for (int i = 0; i < 3; i++)
         set_element(reshard_tensor_local_shard(labels, 0), i, -100);
-    reshard_tensor *loss = reshard_cross_entropy_with(x, labels, &ignoring);
+    reshard_tensor *loss = reshard_cross_entropy(x, labels, &ignoring);
     TRY(reshard_tensor_value(loss, &value));
     CHECK(isnan(value));
     TRY(reshard_backward(loss, NULL, NULL));
@@ -77,12 +78,12 @@ static reshard_status body_bad_label(void *user, reshard_group *group)
     TRY(reshard_tensor_shard(NULL, group, rows, 0, ids, &labels));
     reshard_spec_release(rows);
     TRY(reshard_scope_open(NULL, &scope));
-    CHECK(reshard_cross_entropy(x, labels) == NULL);
+    CHECK(reshard_cross_entropy(x, labels, NULL) == NULL);
     CHECK(reshard_scope_close(scope) == RESHARD_ERR_RANGE);
     CHECK(strstr(reshard_error_text(), "index 1 is 6; it may be 0..5") != NULL);
     TRY(reshard_tensor_fill(labels, 5));
     TRY(reshard_scope_open(NULL, &scope));
-    TRY(reshard_tensor_value(reshard_cross_entropy(x, labels), &value));
+    TRY(reshard_tensor_value(reshard_cross_entropy(x, labels, NULL), &value));
     CHECK(value > 0);
     TRY(reshard_scope_close(scope));
     reshard_tensor_release(x);
@@ -114,15 +115,15 @@ static reshard_status body_memory(void *user, reshard_group *group)
     TRY(reshard_tensor_create_distributed(context, group, replicated, RESHARD_I64, SHAPE(ROWS),
                                           &labels));
     TRY(reshard_tensor_set_requires_grad(logits, 1));
-    size_t before = reshard_context_bytes(context);
+    size_t before = info_memory(context).bytes;
     TRY(reshard_scope_open(context, &scope));
     reshard_tensor *x =
         job[0] != 0 ? reshard_tensor_redistribute(logits, replicated, NULL) : logits;
-    TRY(reshard_backward(reshard_cross_entropy(x, labels), NULL, NULL));
+    TRY(reshard_backward(reshard_cross_entropy(x, labels, NULL), NULL, NULL));
     TRY(reshard_scope_close(scope));
     if (reshard_group_rank(group) == 0)
         job[1] =
-            (double)(reshard_context_bytes_peak(context) - before) * RANKS / (ROWS * CLASSES * 4.0);
+            (double)(info_memory(context).bytes_peak - before) * RANKS / (ROWS * CLASSES * 4.0);
     reshard_spec_release(columns);
     reshard_spec_release(replicated);
     reshard_tensor_release(logits);

@@ -38,9 +38,12 @@ static reshard_status compute(reshard_context *context, reshard_group *group, re
         reshard_spec_release(whole);
     } else {
         reshard_tensor *local = reshard_tensor_to_local(x, NULL);
-        y = reshard_tensor_all_reduce(reshard_relu(local), group,
-                                      way == 1 ? RESHARD_MAX : RESHARD_PROD);
-        y = reshard_sum(reshard_tensor_all_gather(y, group));
+        y = reshard_tensor_exchange(
+            reshard_relu(local), group,
+            RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_ALL_REDUCE,
+                            .reduction = way == 1 ? RESHARD_MAX : RESHARD_PROD));
+        y = reshard_sum(reshard_tensor_exchange(
+            y, group, RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_ALL_GATHER)));
     }
     (void)reshard_backward(y, NULL, NULL);
     return reshard_scope_close(scope);
@@ -126,11 +129,15 @@ static reshard_status fail_between_groups(void *user, reshard_group *group)
     reshard_saved_tensor_hooks hooks = {pack_as_it_is, unpack_or_fail, forget, &fails};
     reshard_scope *scope = NULL;
     TRY(reshard_scope_open(NULL, &scope));
-    reshard_tensor *y = reshard_tensor_all_reduce(x, pairs[rank / 2], RESHARD_SUM);
+    reshard_tensor *y = reshard_tensor_exchange(
+        x, pairs[rank / 2],
+        RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_ALL_REDUCE, .reduction = RESHARD_SUM));
     TRY(reshard_saved_tensor_hooks_push(NULL, &hooks));
     y = reshard_gelu(y);
     TRY(reshard_saved_tensor_hooks_pop());
-    y = reshard_sum(reshard_tensor_all_reduce(y, group, RESHARD_SUM));
+    y = reshard_sum(reshard_tensor_exchange(
+        y, group,
+        RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_ALL_REDUCE, .reduction = RESHARD_SUM)));
     CHECK(y != NULL);
     reshard_status status = reshard_backward(y, NULL, NULL);
     CHECK(status == RESHARD_ERR_IO && strstr(reshard_error_text(), "it is gone") != NULL);
@@ -166,8 +173,12 @@ static reshard_status fail_before_two_groups(void *user, reshard_group *group)
     reshard_scope *scope = NULL;
     TRY(reshard_scope_open(NULL, &scope));
     reshard_tensor *y = reshard_add(x, rank == 0 ? other : x);
-    y = reshard_tensor_all_reduce(y, pairs[rank / 2], RESHARD_SUM);
-    y = reshard_tensor_all_reduce(y, pairs[2 + rank % 2], RESHARD_SUM);
+    y = reshard_tensor_exchange(
+        y, pairs[rank / 2],
+        RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_ALL_REDUCE, .reduction = RESHARD_SUM));
+    y = reshard_tensor_exchange(
+        y, pairs[2 + rank % 2],
+        RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_ALL_REDUCE, .reduction = RESHARD_SUM));
     CHECK(y == NULL);
     CHECK(reshard_scope_close(scope) == RESHARD_ERR_INVALID);
     CHECK(strstr(reshard_error_text(), "add: ") != NULL);

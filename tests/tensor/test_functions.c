@@ -142,13 +142,13 @@ static void test_max__ties_share_the_gradient(void **state)
     for (int i = 0; i < 6; i++)
         set_element(x, i, values[i]);
     MUST(reshard_tensor_set_requires_grad(x, 1));
-    reshard_tensor *y = reshard_max_dims(x, 2, (int32_t[]){0, 1}, 0);
+    reshard_tensor *y = reshard_reduce_dims(x, RESHARD_MAX, 2, (int32_t[]){0, 1}, 0);
     MUST(reshard_backward(y, NULL, NULL));
     for (int i = 0; i < 6; i++)
         assert_true(element(reshard_tensor_gradient(x), i) == (values[i] == 3 ? 1.0 / 3 : 0));
     reshard_tensor_clear_gradient(x);
     set_element(x, 4, NAN);
-    y = reshard_max_dims(x, 1, (int32_t[]){0}, 0);
+    y = reshard_reduce_dims(x, RESHARD_MAX, 1, (int32_t[]){0}, 0);
     MUST(reshard_backward(reshard_sum(y), NULL, NULL));
     assert_true(element(y, 0) == 2 && isnan(element(y, 1)) && element(y, 2) == 3);
     const reshard_tensor *gradient = reshard_tensor_gradient(x);

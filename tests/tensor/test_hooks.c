@@ -217,7 +217,7 @@ static reshard_status pack_cut(void *user, reshard_tensor *tensor, void **out_pa
 {
     record *r = user;
     r->packs++;
-    if (!reshard_tensor_is_distributed(tensor))
+    if (reshard_tensor_layout(tensor) == NULL)
         return reshard_error_set(RESHARD_ERR_CHECK, "a local tensor was packed");
     reshard_tensor *cut = move_to(tensor, "3: S(0)");
     *out_packed = reshard_tensor_retain(cut);

@@ -3,6 +3,7 @@
  * the others, and every rank's local tensor gets the whole gradient. */
 #include "tensor/dist/lift.h"
 #include "tests/support/check.h"
+#include "tests/support/info.h"
 #include "tests/tensor/distributed.h"
 
 #include <string.h>
@@ -28,7 +29,7 @@ static reshard_status lift_beside(void *user, reshard_group *group)
     reshard_tensor *t[] = {local, NULL, x};
     CHECK(rs_lift("test", -1, 3, t));
     CHECK(t[0] != local && t[0]->distribution != NULL && t[1] == NULL && t[2] == x);
-    CHECK(reshard_tensor_group(t[0]) == group);
+    CHECK(info_tensor(t[0]).group == group);
     /* Brought into the same layout, so that they can be multiplied. */
     reshard_tensor *product = reshard_mul(reshard_tensor_redistribute(t[0], spec, NULL), x);
     (void)reshard_backward(reshard_tensor_full(reshard_sum(product)), NULL, NULL);

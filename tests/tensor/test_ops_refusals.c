@@ -37,7 +37,7 @@ static reshard_tensor *bad_index_type(reshard_tensor *x, reshard_tensor *integer
 }
 static reshard_tensor *bad_label(reshard_tensor *x, reshard_tensor *integers)
 {
-    return reshard_cross_entropy(x, integers);
+    return reshard_cross_entropy(x, integers, NULL);
 }
 static reshard_tensor *bad_cat(reshard_tensor *x, reshard_tensor *integers)
 {
@@ -86,14 +86,15 @@ BAD(mask_shape, reshard_where(integers, x, x))
 BAD(large_mask, reshard_masked_fill(reshard_tensor_narrow(x, 0, 0, 1),
                                     reshard_tensor_unsqueeze(integers, 1), 1))
 BAD(fill, reshard_masked_fill(integers, integers, 1))
-BAD(no_dims, reshard_sum_dims(x, 0, NULL, 0))
-BAD(dims, reshard_max_dims(x, 2, (int32_t[]){1, -1}, 0))
-BAD(far_dim, reshard_mean_dims(x, 1, (int32_t[]){2}, 0))
-BAD(no_max, reshard_max_dims(reshard_tensor_narrow(x, 1, 0, 0), 1, (int32_t[]){1}, 0))
+BAD(no_dims, reshard_reduce_dims(x, RESHARD_SUM, 0, NULL, 0))
+BAD(dims, reshard_reduce_dims(x, RESHARD_MAX, 2, (int32_t[]){1, -1}, 0))
+BAD(far_dim, reshard_reduce_dims(x, RESHARD_AVG, 1, (int32_t[]){2}, 0))
+BAD(no_max,
+    reshard_reduce_dims(reshard_tensor_narrow(x, 1, 0, 0), RESHARD_MAX, 1, (int32_t[]){1}, 0))
 static const reshard_cross_entropy_options classes_4 = {.size = sizeof classes_4, .classes = 4};
 static const reshard_cross_entropy_options classes_2 = {.size = sizeof classes_2, .classes = 2};
-BAD(classes, reshard_cross_entropy_with(x, integers, &classes_4))
-BAD(padded_label, reshard_cross_entropy_with(x, integers, &classes_2))
+BAD(classes, reshard_cross_entropy(x, integers, &classes_4))
+BAD(padded_label, reshard_cross_entropy(x, integers, &classes_2))
 BAD(bmm, reshard_bmm(x, 0, x, 1))
 
 static void test_ops__refusals_have_words(void **state)

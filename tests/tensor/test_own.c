@@ -4,6 +4,7 @@
  * see, and wrong callbacks, which have to end in words on all ranks. test_differences.c compares
  * their gradients with finite differences, on random layouts.
  */
+#include "layout/layout.h"
 #include "tests/support/check.h"
 #include "tests/tensor/distributed.h"
 #include "tests/tensor/own_operations.h"
@@ -86,8 +87,7 @@ static reshard_status check_layout(reshard_tensor *tensor, const char *expected)
     char text[200];
     size_t length = 0;
     CHECK(tensor != NULL);
-    TRY(reshard_spec_text(reshard_layout_spec(reshard_tensor_layout(tensor)), text, sizeof text,
-                          &length));
+    TRY(reshard_spec_text(reshard_tensor_layout(tensor)->spec, text, sizeof text, &length));
     if (strcmp(text, expected) != 0) {
         char words[500];
         (void)snprintf(words, sizeof words, "\"%s\", not \"%s\"", text, expected);
@@ -175,7 +175,7 @@ static reshard_status pack(void *user, reshard_tensor *tensor, void **out_packed
 {
     seen *s = user;
     s->count++;
-    s->distributed += reshard_tensor_is_distributed(tensor);
+    s->distributed += reshard_tensor_layout(tensor) != NULL;
     *out_packed = reshard_tensor_retain(tensor);
     return RESHARD_OK;
 }
@@ -244,7 +244,7 @@ typedef struct wrong_data {
 static reshard_status wrong_forward(reshard_operation_call *call, reshard_tensor *const *inputs,
                                     reshard_tensor **outputs)
 {
-    const wrong_data *data = reshard_operation_data(call);
+    const wrong_data *data = call->data;
     outputs[0] = reshard_scale(inputs[0], 1);
     if (!data->here)
         return RESHARD_OK;
@@ -264,7 +264,7 @@ static reshard_status wrong_forward(reshard_operation_call *call, reshard_tensor
 static reshard_status wrong_backward(reshard_operation_call *call, reshard_tensor *const *gradients,
                                      reshard_tensor **out_gradients)
 {
-    const wrong_data *data = reshard_operation_data(call);
+    const wrong_data *data = call->data;
     out_gradients[0] = gradients[0];
     if (data->here && data->what == BACKWARD_FAILS)
         return reshard_error_set(RESHARD_ERR_IO, "no way back");

@@ -5,6 +5,7 @@
  */
 #include "tests/support/check.h"
 #include "tests/support/harness.h"
+#include "tests/support/info.h"
 #include "tests/tensor/distributed.h"
 
 #include <math.h>
@@ -35,7 +36,7 @@ static reshard_status check_shards(const reshard_tensor *tensor, const oracle_la
         for (int64_t k = 0; k < shard->count; k++)
             CHECK(element(local, k) == element(whole, shard->elements[k]));
     }
-    CHECK(seen == reshard_tensor_local_shard_count(tensor));
+    CHECK(seen == info_tensor(tensor).local_shard_count);
     return RESHARD_OK;
 }
 
@@ -255,18 +256,18 @@ static reshard_status count_memory(void *user, reshard_group *group)
     TRY(reshard_tensor_create_distributed(NULL, group, from, RESHARD_F32, 2,
                                           (int64_t[]){given->rows, given->columns}, &x));
     TRY(reshard_scope_open(context, &scope));
-    size_t before = reshard_context_bytes(context);
+    size_t before = info_memory(context).bytes;
     reshard_context_reset_peak(context);
     reshard_tensor *y = reshard_tensor_redistribute(x, to, NULL);
     CHECK(y != NULL);
-    CHECK(reshard_context_bytes_peak(context) - before < result + little);
-    CHECK(reshard_context_bytes(context) - before >=
+    CHECK(info_memory(context).bytes_peak - before < result + little);
+    CHECK(info_memory(context).bytes - before >=
           4 * (size_t)reshard_tensor_volume(reshard_tensor_local_shard(y, 0)));
-    before = reshard_context_bytes(context);
+    before = info_memory(context).bytes;
     CHECK(reshard_tensor_redistribute(x, from, NULL) != NULL); /* equal layouts share */
-    CHECK(reshard_context_bytes(context) - before < little);
+    CHECK(info_memory(context).bytes - before < little);
     TRY(reshard_scope_close(scope));
-    CHECK(reshard_context_bytes(context) == 0);
+    CHECK(info_memory(context).bytes == 0);
     reshard_tensor_release(x);
     reshard_spec_release(from);
     reshard_spec_release(to);

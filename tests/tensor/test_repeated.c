@@ -5,6 +5,7 @@
  * into memory that is there; tensors like others; the default group.
  */
 #include "tests/support/check.h"
+#include "tests/support/info.h"
 #include "tests/tensor/distributed.h"
 
 #include <string.h>
@@ -31,7 +32,7 @@ static reshard_status check_chunks(const owners *o, reshard_tensor *tensor, int3
         for (int64_t i = 0; i < 5 * rows; i++)
             CHECK(element(shard, i) == (double)(5 * first + i));
     }
-    CHECK(reshard_tensor_local_shard_count(tensor) == index);
+    CHECK(info_tensor(tensor).local_shard_count == index);
     return RESHARD_OK;
 }
 
@@ -144,10 +145,10 @@ static reshard_status body_into(void *user, reshard_group *group)
             reshard_tensor *to = spread_random(group, specs[k], RESHARD_F64, SHAPE(7, 9), 2);
             reshard_tensor *narrow = spread_random(group, specs[k], RESHARD_F32, SHAPE(7, 9), 2);
             const void *memory = NULL;
-            if (reshard_tensor_local_shard_count(to) > 0)
+            if (info_tensor(to).local_shard_count > 0)
                 memory = reshard_tensor_data(reshard_tensor_local_shard(to, 0));
-            TRY(reshard_tensor_redistribute_into(from, to));
-            TRY(reshard_tensor_redistribute_into(from, narrow));
+            TRY(reshard_tensor_copy(to, from));
+            TRY(reshard_tensor_copy(narrow, from));
             CHECK(memory == NULL ||
                   memory == reshard_tensor_data(reshard_tensor_local_shard(to, 0)));
             reshard_tensor *a = whole_of(from), *b = whole_of(to), *c = whole_of(narrow);
@@ -169,7 +170,7 @@ static reshard_status body_into(void *user, reshard_group *group)
 static reshard_status expect_into(reshard_tensor *from, reshard_tensor *to, reshard_status status,
                                   const char *words)
 {
-    CHECK(reshard_tensor_redistribute_into(from, to) == status);
+    CHECK(reshard_tensor_copy(to, from) == status);
     CHECK(strstr(reshard_error_text(), words) != NULL);
     return RESHARD_OK;
 }
@@ -182,7 +183,7 @@ static reshard_status body_into_refused(void *user, reshard_group *group)
     reshard_tensor *whole = make_zeros(RESHARD_F64, SHAPE(8, 4)), *count = NULL;
     reshard_spec *spec = spec_of("4: S(0)");
     TRY(reshard_tensor_create_distributed(NULL, group, spec, RESHARD_I64, SHAPE(8, 4), &count));
-    TRY(expect_into(whole, from, RESHARD_ERR_INVALID, "the tensor is local"));
+    TRY(expect_into(whole, from, RESHARD_ERR_INVALID, "the source is not"));
     TRY(expect_into(from, NULL, RESHARD_ERR_INVALID, "the target is NULL"));
     TRY(expect_into(from, whole, RESHARD_ERR_INVALID, "the target is a local tensor"));
     TRY(expect_into(from, other, RESHARD_ERR_INVALID, "f64 8x4 into f64 4x8"));
@@ -207,9 +208,10 @@ static reshard_status body_into_refused(void *user, reshard_group *group)
     MUST(reshard_scope_open(NULL, &scope));
     reshard_tensor *square = reshard_mul(leaf, leaf);
     TRY(expect_into(from, square, RESHARD_ERR_INVALID, "was computed by mul"));
-    TRY(reshard_tensor_redistribute_into(from, leaf));
+    TRY(reshard_tensor_copy(leaf, from));
     reshard_tensor *ones = NULL;
-    TRY(reshard_tensor_full_like(square, RESHARD_DTYPE_NONE, 1, &ones));
+    TRY(reshard_tensor_zeros_like(square, RESHARD_DTYPE_NONE, &ones));
+    TRY(reshard_tensor_fill(ones, 1));
     CHECK(reshard_backward(square, ones, NULL) == RESHARD_ERR_INVALID);
     CHECK(reshard_scope_close(scope) == RESHARD_ERR_INVALID);
     reshard_tensor_release(ones);
@@ -246,9 +248,12 @@ static reshard_status body_like(void *user, reshard_group *group)
                                    : spread_random(group, specs[i], RESHARD_F32, SHAPE(5, 6), 1);
         reshard_tensor *made[4], *local = make_zeros(RESHARD_F64, SHAPE(5, 6));
         TRY(reshard_tensor_zeros_like(like, RESHARD_DTYPE_NONE, &made[0]));
-        TRY(reshard_tensor_full_like(like, RESHARD_I32, 1234, &made[1]));
-        TRY(reshard_tensor_uniform_like(like, RESHARD_F64, 8, &made[2]));
-        TRY(reshard_tensor_normal_like(like, RESHARD_F64, 9, &made[3]));
+        TRY(reshard_tensor_zeros_like(like, RESHARD_I32, &made[1]));
+        TRY(reshard_tensor_fill(made[1], 1234));
+        TRY(reshard_tensor_zeros_like(like, RESHARD_F64, &made[2]));
+        TRY(reshard_tensor_fill_uniform(made[2], 8));
+        TRY(reshard_tensor_zeros_like(like, RESHARD_F64, &made[3]));
+        TRY(reshard_tensor_fill_normal(made[3], 9));
         CHECK(reshard_tensor_dtype(made[0]) == RESHARD_F32);
         CHECK(reshard_tensor_dtype(made[1]) == RESHARD_I32);
         for (int k = 0; k < 4; k++) {
@@ -299,7 +304,7 @@ static reshard_status body_default(void *user, reshard_group *group)
     reshard_group_set_default(group);
     CHECK(reshard_group_default() == group && reshard_current_group() == group);
     TRY(reshard_tensor_create_distributed(NULL, NULL, spec, RESHARD_F32, SHAPE(4), &made));
-    CHECK(reshard_tensor_group(made) == group);
+    CHECK(info_tensor(made).group == group);
     reshard_tensor_release(made);
     /* The scoped one goes before it. */
     TRY(reshard_group_subset(group, 2, pair, &part));
@@ -312,7 +317,9 @@ static reshard_status body_default(void *user, reshard_group *group)
     reshard_tensor *x = make_zeros(RESHARD_F64, SHAPE(1));
     set_element(x, 0, 1 + reshard_group_rank(group));
     MUST(reshard_scope_open(NULL, &scope));
-    reshard_tensor *sum = reshard_tensor_all_reduce(x, NULL, RESHARD_SUM);
+    reshard_tensor *sum = reshard_tensor_exchange(
+        x, NULL,
+        RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_ALL_REDUCE, .reduction = RESHARD_SUM));
     CHECK(sum != NULL && element(sum, 0) == 3);
     TRY(reshard_scope_close(scope));
     reshard_tensor_release(x);

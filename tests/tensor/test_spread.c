@@ -4,8 +4,10 @@
  * operation on whole local tensors (which test_ops.c holds against definitions and differences),
  * for every layout that the operation takes; other layouts are refused in words that name them.
  */
+#include "layout/layout.h"
 #include "tensor/dist/spread.h"
 #include "tests/support/check.h"
+#include "tests/support/info.h"
 #include "tests/tensor/distributed.h"
 
 #include <math.h>
@@ -53,17 +55,17 @@ FN(do_linear_plain, reshard_linear(in[0], in[1], NULL))
 FN(do_embedding, reshard_embedding(in[0], in[1]))
 FN(do_layernorm, reshard_layernorm(in[0], in[1], in[2], 0.01))
 FN(do_rmsnorm, reshard_rmsnorm(in[0], in[1], 0.01))
-FN(do_cross_entropy, reshard_cross_entropy(in[0], in[1]))
-FN(do_padded, reshard_cross_entropy_with(in[0], in[1],
-                                         &(reshard_cross_entropy_options){
-                                             .size = sizeof(reshard_cross_entropy_options),
-                                             .ignores = 1,
-                                             .ignore_index = 2,
-                                             .classes = 5}))
+FN(do_cross_entropy, reshard_cross_entropy(in[0], in[1], NULL))
+FN(do_padded, reshard_cross_entropy(in[0], in[1],
+                                    &(reshard_cross_entropy_options){
+                                        .size = sizeof(reshard_cross_entropy_options),
+                                        .ignores = 1,
+                                        .ignore_index = 2,
+                                        .classes = 5}))
 FN(do_log_softmax, reshard_log_softmax(in[0], -1))
 FN(do_attention, reshard_causal_attention(in[0], in[1], in[2], 0))
 FN(do_narrow, reshard_tensor_narrow(in[0], 0, 1, 3))
-FN(do_sum_dim, reshard_sum_dim(in[0], 0))
+FN(do_sum_dim, reshard_reduce_dims(in[0], RESHARD_SUM, 1, (int32_t[]){0}, 0))
 FN(do_select, reshard_index_select(in[0], 1, in[1]))
 FN(do_merge, reshard_tensor_reshape(in[0], SHAPE(-1)))
 FN(do_heads, reshard_tensor_reshape(in[0], SHAPE(10, 3, 4)))
@@ -74,10 +76,10 @@ FN(do_sub, reshard_sub(in[0], in[1]))
 FN(do_div, reshard_div(in[0], in[1]))
 FN(do_where, reshard_where(in[2], in[0], in[1]))
 FN(do_masked_fill, reshard_masked_fill(in[0], in[1], 4))
-FN(do_sum_dims, reshard_sum_dims(in[0], 2, (int32_t[]){0, 2}, 0))
-FN(do_mean_dims, reshard_mean_dims(in[0], 2, (int32_t[]){0, 2}, 1))
-FN(do_max_dims, reshard_max_dims(in[0], 1, (int32_t[]){-1}, 0))
-FN(do_min_dims, reshard_min_dims(in[0], 1, (int32_t[]){-1}, 0))
+FN(do_sum_dims, reshard_reduce_dims(in[0], RESHARD_SUM, 2, (int32_t[]){0, 2}, 0))
+FN(do_mean_dims, reshard_reduce_dims(in[0], RESHARD_AVG, 2, (int32_t[]){0, 2}, 1))
+FN(do_max_dims, reshard_reduce_dims(in[0], RESHARD_MAX, 1, (int32_t[]){-1}, 0))
+FN(do_min_dims, reshard_reduce_dims(in[0], RESHARD_MIN, 1, (int32_t[]){-1}, 0))
 FN(do_bmm, reshard_bmm(in[0], 0, in[1], 1))
 
 static reshard_tensor *do_split(reshard_tensor *const *in)
@@ -609,7 +611,7 @@ static const op_case cases[] = {
      2,
      {"2: R"},
      "2: P(max)",
-     "sum_dim: a tensor with the partial layout \"2: P(max)\": redistribute it first",
+     "sum_dims: a tensor with the partial layout \"2: P(max)\": redistribute it first",
      true},
     {"reshape",
      do_merge,
@@ -672,7 +674,7 @@ static reshard_status make_inputs(const op_case *c, reshard_group *group, reshar
         if (c->limit[i] == 0)
             TRY(reshard_tensor_set_requires_grad(wholes[i], 1));
         TRY(reshard_tensor_shard(NULL, group, spec, 0, wholes[i], &spread[i]));
-        CHECK(reshard_tensor_requires_grad(spread[i]) == (c->limit[i] == 0));
+        CHECK(info_tensor(spread[i]).requires_grad == (c->limit[i] == 0));
         reshard_spec_release(spec);
     }
     return RESHARD_OK;
@@ -698,8 +700,7 @@ static reshard_status compare(const op_case *c, reshard_tensor *const *wholes,
     prepare(c, spread, ready);
     reshard_tensor *expected = c->fn(wholes), *output = c->fn(ready);
     CHECK(expected != NULL && output != NULL);
-    TRY(reshard_spec_text(reshard_layout_spec(reshard_tensor_layout(output)), text, sizeof text,
-                          &length));
+    TRY(reshard_spec_text(reshard_tensor_layout(output)->spec, text, sizeof text, &length));
     if (c->expected != NULL) { /* written otherwise, it may still be the same */
         reshard_layout *layout = NULL;
         TRY(reshard_layout_parse(NULL, c->expected, reshard_tensor_ndim(output),
@@ -776,7 +777,7 @@ static reshard_tensor *forward(reshard_tensor *const *p, reshard_tensor *x, resh
     if (whole != NULL)
         sum = move_to(sum, whole);
     x = reshard_rmsnorm(reshard_add(x, sum), p[4], 1e-5);
-    reshard_tensor *loss = reshard_cross_entropy(reshard_linear(x, p[5], NULL), labels);
+    reshard_tensor *loss = reshard_cross_entropy(reshard_linear(x, p[5], NULL), labels, NULL);
     return whole != NULL ? reshard_tensor_full(loss) : loss;
 }
 
@@ -877,23 +878,24 @@ static reshard_status maximum(void *user, reshard_group *group)
     reshard_tensor *x = spread_random(group, "4: S(1)", RESHARD_F32, SHAPE(5, 3), 1);
     TRY(reshard_scope_open(NULL, &scope));
     reshard_tensor *whole = reshard_tensor_full(x);
-    reshard_tensor *y = reshard_max_dims(x, 1, (int32_t[]){1}, 0);
+    reshard_tensor *y = reshard_reduce_dims(x, RESHARD_MAX, 1, (int32_t[]){1}, 0);
     TRY(reshard_scope_status(scope));
     reshard_layout *layout = NULL;
     TRY(reshard_layout_parse(NULL, "4: P(max)", SHAPE(5), &layout));
     CHECK(reshard_layout_equals(layout, reshard_tensor_layout(y)));
     reshard_layout_release(layout);
-    reshard_tensor *again = reshard_max_dims(y, 1, (int32_t[]){0}, 1);
-    CHECK(is_close(reshard_tensor_full(y), reshard_max_dims(whole, 1, (int32_t[]){1}, 0), 0));
-    CHECK(
-        is_close(reshard_tensor_full(again), reshard_max_dims(whole, 2, (int32_t[]){0, 1}, 0), 0));
+    reshard_tensor *again = reshard_reduce_dims(y, RESHARD_MAX, 1, (int32_t[]){0}, 1);
+    CHECK(is_close(reshard_tensor_full(y),
+                   reshard_reduce_dims(whole, RESHARD_MAX, 1, (int32_t[]){1}, 0), 0));
+    CHECK(is_close(reshard_tensor_full(again),
+                   reshard_reduce_dims(whole, RESHARD_MAX, 2, (int32_t[]){0, 1}, 0), 0));
     /* The same of minima, which are compared with a plain loop. */
-    y = reshard_min_dims(x, 1, (int32_t[]){1}, 0);
+    y = reshard_reduce_dims(x, RESHARD_MIN, 1, (int32_t[]){1}, 0);
     TRY(reshard_layout_parse(NULL, "4: P(min)", SHAPE(5), &layout));
     CHECK(reshard_layout_equals(layout, reshard_tensor_layout(y)));
     reshard_layout_release(layout);
     y = reshard_tensor_full(y);
-    reshard_tensor *local = reshard_min_dims(whole, 1, (int32_t[]){1}, 0);
+    reshard_tensor *local = reshard_reduce_dims(whole, RESHARD_MIN, 1, (int32_t[]){1}, 0);
     TRY(reshard_scope_status(scope));
     for (int64_t i = 0; i < 5; i++) {
         double least =

@@ -6,6 +6,7 @@
  * out.)
  */
 #include "tests/support/check.h"
+#include "tests/support/info.h"
 #include "tests/tensor/distributed.h"
 
 #include <reshard/own_operation.h>
@@ -23,8 +24,8 @@ static reshard_redistribution *start_to(reshard_tensor *tensor, const char *text
 
 static bool same_shards(const reshard_tensor *a, const reshard_tensor *b)
 {
-    int64_t count = reshard_tensor_local_shard_count(a);
-    bool same = count == reshard_tensor_local_shard_count(b);
+    int64_t count = info_tensor(a).local_shard_count;
+    bool same = count == info_tensor(b).local_shard_count;
     for (int64_t i = 0; same && i < count; i++) {
         const reshard_tensor *x = reshard_tensor_local_shard(a, i);
         const reshard_tensor *y = reshard_tensor_local_shard(b, i);
@@ -133,7 +134,7 @@ static reshard_status look_and_pass_on(reshard_operation_call *call,
                                        reshard_tensor *const *gradients,
                                        reshard_tensor **out_gradients)
 {
-    const probe *p = reshard_operation_data(call);
+    const probe *p = call->data;
     reshard_plan_cache_counts counts = {.size = sizeof counts};
     TRY(reshard_tensor_plan_cache(p->tensor, &counts));
     *p->held = counts.held;

@@ -6,6 +6,7 @@
 #include "system/file.h"
 #include "tests/support/check.h"
 #include "tests/support/context.h"
+#include "tests/support/info.h"
 #include "tests/tensor/shared.h"
 
 #include <reshard/sim.h>
@@ -52,7 +53,7 @@ static void test_map_file__values_and_writes(void **state)
         assert_int_equal(
             reshard_tensor_map_file(NULL, path, offset, RESHARD_F32, SHAPE(rows[r][1], 4), &x),
             RESHARD_OK);
-        assert_true(reshard_tensor_is_contiguous(x));
+        assert_true(info_tensor(x).is_contiguous);
         for (int64_t i = 0; i < 4 * rows[r][1]; i++)
             assert_true(element(x, i) == (double)(rows[r][0] + i));
         /* Writing stays here. */
@@ -149,7 +150,7 @@ static void test_map_file__refusals(void **state)
     assert_int_equal(reshard_context_create(NULL, &context), RESHARD_OK);
     rs_file_calls_set(context, &calls);
     expect_refusal(context, path, 0, RESHARD_F32, 1, RESHARD_ERR_IO, "cannot be mapped");
-    assert_int_equal(reshard_context_bytes(context), 0);
+    assert_int_equal(info_memory(context).bytes, 0);
     reshard_context_destroy(context);
     words said = {""};
     if (!context_fail_each(map_once, NULL, &said))

@@ -2,6 +2,7 @@
 /* test_tensor.c - local tensors: making, elements, views, scopes, errors with words. */
 #include "tests/support/check.h"
 #include "tests/support/context.h"
+#include "tests/support/info.h"
 #include "tests/tensor/values.h"
 
 #include <string.h>
@@ -71,7 +72,7 @@ static void test_elements__set_get_fill(void **state)
         assert_int_equal(reshard_tensor_fill(tensor, rows[i].value), RESHARD_OK);
         for (int64_t k = 0; k < 6; k++)
             assert_true(element(tensor, k) == rows[i].value);
-        assert_int_equal(reshard_tensor_item(tensor, &value), RESHARD_ERR_INVALID);
+        assert_int_equal(reshard_tensor_value(tensor, &value), RESHARD_ERR_INVALID);
         reshard_tensor_release(tensor);
     }
 }
@@ -95,7 +96,7 @@ static void test_borrow__strided_and_released_once(void **state)
     released = 0;
     MUST(reshard_tensor_borrow(NULL, RESHARD_F32, SHAPE(4, 3), strides, memory, count_release, &one,
                                &tensor));
-    assert_false(reshard_tensor_is_contiguous(tensor));
+    assert_false(info_tensor(tensor).is_contiguous);
     assert_true(element(tensor, 1) == 4); /* row 0, column 1 */
     reshard_scope *scope = NULL;
     MUST(reshard_scope_open(NULL, &scope));
@@ -161,7 +162,7 @@ static void test_views__by_index_arithmetic(void **state)
     assert_int_equal(reshard_tensor_ndim(more), 4);
     assert_int_equal(reshard_tensor_ndim(reshard_tensor_squeeze(more, -1)), 3);
     assert_ptr_equal(reshard_tensor_contiguous(x), x);
-    assert_true(reshard_tensor_is_contiguous(reshard_tensor_contiguous(turned)));
+    assert_true(info_tensor(reshard_tensor_contiguous(turned)).is_contiguous);
     assert_ptr_equal(reshard_tensor_data(reshard_tensor_detach(x)), reshard_tensor_data(x));
     reshard_tensor *empty = reshard_tensor_narrow(x, 1, 3, 0);
     assert_int_equal(reshard_tensor_volume(reshard_tensor_reshape(empty, SHAPE(0, 7))), 0);
@@ -238,16 +239,16 @@ static void test_scope__nesting_and_keeping(void **state)
     reshard_tensor *x = make_zeros(RESHARD_F32, SHAPE(100));
     MUST(reshard_scope_open(context, &inner));
     reshard_tensor *kept = reshard_scope_keep(reshard_scale(reshard_relu(x), 2));
-    size_t before = reshard_context_bytes(context);
+    size_t before = info_memory(context).bytes;
     assert_int_equal(reshard_scope_close(inner), RESHARD_OK);
-    assert_true(reshard_context_bytes(context) < before);
+    assert_true(info_memory(context).bytes < before);
     assert_true(element(kept, 99) == 0);
     MUST(reshard_scope_open(context, &forgotten));
     assert_non_null(reshard_relu(x));
     assert_int_equal(reshard_scope_close(NULL), RESHARD_ERR_INVALID);
     assert_int_equal(reshard_scope_close(outer), RESHARD_OK); /* and the forgotten one */
     assert_null(reshard_relu(x));
-    assert_int_equal(reshard_context_bytes(context), 0);
+    assert_int_equal(info_memory(context).bytes, 0);
     reshard_tensor_release(x);
     reshard_context_destroy(context);
 }

@@ -6,6 +6,8 @@
  */
 #include "tests/tensor/moves.h"
 
+#include "layout/layout.h"
+
 /* ---- ShardedTensor.reshard ------------------------------------------------------------------- */
 
 static void test_sharded_tensor_reshard(void **state)
@@ -112,7 +114,7 @@ static void test_reshard__every_small_length(void **state)
             reshard_layout *layout = NULL;
             reshard_shards *shards = NULL;
             MUST(reshard_layout_parse(NULL, from, 2, m.shape, &layout));
-            MUST(reshard_layout_all_shards(layout, &shards));
+            MUST(reshard_layout_shards(layout, RESHARD_ALL_RANKS, &shards));
             assert_int_equal(shards->count, ranks);
             int64_t size = (n + ranks - 1) / ranks;
             for (int64_t i = 0; i < ranks; i++) {
@@ -266,7 +268,7 @@ static reshard_status keep_whole_gradient(void *user, reshard_group *group)
     TRY(reshard_backward(move_to(x, "4: P(sum)"), local_as(ones, group, "4: P(sum)"), NULL));
     TRY(reshard_scope_close(scope));
     const reshard_tensor *gradient = reshard_tensor_gradient(x);
-    CHECK(strcmp(ran_spec(reshard_layout_spec(reshard_tensor_layout(gradient))).text, "4: R") == 0);
+    CHECK(strcmp(ran_spec(reshard_tensor_layout(gradient)->spec).text, "4: R") == 0);
     for (int64_t i = 0; i < 15; i++)
         CHECK(element(reshard_tensor_local_shard(gradient, 0), i) == 4);
     reshard_tensor_release(x);

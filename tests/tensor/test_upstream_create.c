@@ -4,6 +4,7 @@
  * dtypes and specs: which shards there are, on which ranks, and what the factories put there.
  */
 #include "tests/support/check.h"
+#include "tests/support/info.h"
 #include "tests/tensor/cuts.h"
 #include "tests/tensor/ran_tensor.h"
 
@@ -186,7 +187,7 @@ static reshard_status check_places(const tiling *t, const reshard_tensor *x, int
 {
     reshard_shards *all = NULL;
     int64_t mine = 0;
-    TRY(reshard_layout_all_shards(reshard_tensor_layout(x), &all));
+    TRY(reshard_layout_shards(reshard_tensor_layout(x), RESHARD_ALL_RANKS, &all));
     CHECK(all->count == t->count);
     for (int32_t i = 0; i < t->count; i++) {
         int32_t found = 0, alike = 0; /* empty chunks of a rank may be alike */
@@ -202,7 +203,7 @@ static reshard_status check_places(const tiling *t, const reshard_tensor *x, int
         CHECK(reshard_tensor_shape(shard)[0] == t->places[i].size[0]);
         CHECK(reshard_tensor_shape(shard)[1] == t->places[i].size[1]);
     }
-    CHECK(reshard_tensor_local_shard_count(x) == mine);
+    CHECK(info_tensor(x).local_shard_count == mine);
     reshard_shards_destroy(all);
     return RESHARD_OK;
 }
@@ -218,7 +219,7 @@ static void tell(const tiling *t, reshard_group *group, const reshard_tensor *x)
 /* Every element, of this rank's shards and of the whole. */
 static reshard_status check_all(reshard_tensor *x, double value)
 {
-    for (int64_t i = 0; i < reshard_tensor_local_shard_count(x); i++) {
+    for (int64_t i = 0; i < info_tensor(x).local_shard_count; i++) {
         const reshard_tensor *shard = reshard_tensor_local_shard(x, i);
         for (int64_t k = 0; k < reshard_tensor_volume(shard); k++)
             CHECK(element(shard, k) == value);
@@ -244,7 +245,7 @@ static reshard_status check_cut(const tiling *t, reshard_group *group, reshard_s
         TRY(reshard_tensor_set_requires_grad(given, 1));
     }
     TRY(reshard_tensor_shard(NULL, group, spec, 2, given, &cut));
-    CHECK(reshard_tensor_requires_grad(cut) && reshard_tensor_dtype(cut) == dtype);
+    CHECK(info_tensor(cut).requires_grad && reshard_tensor_dtype(cut) == dtype);
     int64_t mine = 0;
     for (int32_t i = 0; i < t->count; i++) {
         const place *p = &t->places[i];
@@ -268,7 +269,7 @@ static reshard_status create_one(const tiling *t, reshard_group *group, reshard_
     TRY(reshard_tensor_create_distributed(NULL, group, spec, dtype, 2, t->shape, &x));
     CHECK(reshard_tensor_dtype(x) == dtype && reshard_tensor_ndim(x) == 2);
     CHECK(reshard_tensor_shape(x)[0] == t->shape[0] && reshard_tensor_shape(x)[1] == t->shape[1]);
-    CHECK(reshard_tensor_group(x) == group && !reshard_tensor_requires_grad(x));
+    CHECK(info_tensor(x).group == group && !info_tensor(x).requires_grad);
     TRY(check_places(t, x, reshard_group_rank(group)));
     TRY(check_all(x, 0));
     TRY(reshard_tensor_fill(x, 1));
@@ -277,9 +278,9 @@ static reshard_status create_one(const tiling *t, reshard_group *group, reshard_
     TRY(check_all(x, 1234));
     if (dtype != RESHARD_I32) {
         TRY(reshard_tensor_set_requires_grad(x, 1));
-        CHECK(reshard_tensor_requires_grad(x));
+        CHECK(info_tensor(x).requires_grad);
     }
-    if (reshard_tensor_local_shard_count(x) > 1) {
+    if (info_tensor(x).local_shard_count > 1) {
         reshard_scope *scope = NULL;
         TRY(reshard_scope_open(NULL, &scope));
         CHECK(reshard_tensor_to_local(x, NULL) == NULL);
@@ -329,18 +330,14 @@ static const char *const factory_names[FACTORIES] = {"zeros", "ones",  "rand",
 
 static reshard_status make_as(const reshard_tensor *like, factory how, reshard_tensor **out_made)
 {
-    switch (how) {
-    case ONES:
-        return reshard_tensor_full_like(like, RESHARD_DTYPE_NONE, 1, out_made);
-    case UNIFORM:
-        return reshard_tensor_uniform_like(like, RESHARD_DTYPE_NONE, 1234, out_made);
-    case NORMAL:
-        return reshard_tensor_normal_like(like, RESHARD_DTYPE_NONE, 1234, out_made);
-    case FULL:
-        return reshard_tensor_full_like(like, RESHARD_DTYPE_NONE, 8.8, out_made);
-    default:
-        return reshard_tensor_zeros_like(like, RESHARD_DTYPE_NONE, out_made);
-    }
+    reshard_status status = reshard_tensor_zeros_like(like, RESHARD_DTYPE_NONE, out_made);
+    if (status == RESHARD_OK && (how == ONES || how == FULL))
+        status = reshard_tensor_fill(*out_made, how == ONES ? 1 : 8.8);
+    if (status == RESHARD_OK && how == UNIFORM)
+        status = reshard_tensor_fill_uniform(*out_made, 1234);
+    if (status == RESHARD_OK && how == NORMAL)
+        status = reshard_tensor_fill_normal(*out_made, 1234);
+    return status;
 }
 
 /* The numbers are those of a local tensor, by global index: the same for any layout and number of

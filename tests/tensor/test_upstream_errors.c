@@ -5,6 +5,7 @@
  * what upstream refuses for want of an implementation works here, and the test shows that.
  */
 #include "tests/support/check.h"
+#include "tests/support/info.h"
 #include "tests/tensor/cuts.h"
 #include "tests/tensor/ran_tensor.h"
 
@@ -203,14 +204,14 @@ static reshard_status shard_wrongly(void *user, reshard_group *group)
     TRY(expect_refusal(group, status, made, "rank 3"));
     /* Upstream refuses an enumerable spec and a tensor that is not contiguous. */
     TRY(reshard_tensor_shard(NULL, group, boxes, 0, whole, &made));
-    CHECK(reshard_tensor_local_shard_count(made) == rank % 2);
+    CHECK(info_tensor(made).local_shard_count == rank % 2);
     CHECK(rank != 3 || element(reshard_tensor_local_shard(made, 0), 7) == 17);
     reshard_tensor_release(made);
     made = NULL;
     reshard_scope *scope = NULL;
     TRY(reshard_scope_open(NULL, &scope));
     reshard_tensor *turned = reshard_tensor_transpose(whole, 0, 1);
-    CHECK(turned != NULL && !reshard_tensor_is_contiguous(turned));
+    CHECK(turned != NULL && !info_tensor(turned).is_contiguous);
     TRY(reshard_tensor_shard(NULL, group, rows, 0, rank == 0 ? turned : NULL, &made));
     ran_here(group, upstream, "%s %s, transposed", ran_tensor(turned).text, ran_spec(rows).text);
     for (int64_t i = 0; i < 36; i++)
@@ -264,7 +265,7 @@ static reshard_status wrap_wrongly(void *user, reshard_group *group)
         set_element(wide, i, (double)(100 * rank + i));
     TRY(reshard_scope_open(NULL, &scope));
     reshard_tensor *turned = reshard_tensor_transpose(wide, 0, 1);
-    CHECK(turned != NULL && !reshard_tensor_is_contiguous(turned));
+    CHECK(turned != NULL && !info_tensor(turned).is_contiguous);
     reshard_tensor *wrapped = local_as(turned, group, "4[2,3,1,0]: S(0)");
     x = reshard_tensor_full(wrapped);
     CHECK(x != NULL && reshard_tensor_shape(x)[0] == 24 && reshard_tensor_shape(x)[1] == 12);
@@ -461,7 +462,7 @@ static reshard_status join_wrongly(void *user, reshard_group *group)
         (void)fprintf(stderr, "%s: %s\n", c->name, reshard_status_name(status));
     CHECK(status == c->expected);
     if (status == RESHARD_OK)
-        CHECK(reshard_tensor_local_shard_count(made) == count);
+        CHECK(info_tensor(made).local_shard_count == count);
     else
         TRY(expect_refusal(group, status, made, ""));
     reshard_tensor_release(made);

@@ -5,6 +5,7 @@
  * which.
  */
 #include "tests/support/check.h"
+#include "tests/support/info.h"
 #include "tests/tensor/cuts.h"
 #include "tests/tensor/ran_tensor.h"
 
@@ -54,7 +55,7 @@ static reshard_status gather_as(const gathering *g, reshard_group *group, reshar
     ran_here(group, g->upstream, "%s, to %d", ran_tensor(x).text, (int)g->root);
     CHECK((all != NULL) == (rank == g->root));
     CHECK(all == NULL || is_close(all, whole, 0));
-    if (reshard_tensor_local_shard_count(x) > 1) { /* test_local_tensor_error */
+    if (info_tensor(x).local_shard_count > 1) { /* test_local_tensor_error */
         reshard_scope *scope = NULL;
         TRY(reshard_scope_open(NULL, &scope));
         CHECK(reshard_tensor_to_local(x, NULL) == NULL);
@@ -95,17 +96,17 @@ static reshard_status gather_in_place(void *user, reshard_group *group)
     TRY(reshard_tensor_fill(x, 0.1));
     TRY(reshard_tensor_gather(x, 2, &whole));
     CHECK((whole != NULL) == (rank == 2));
-    CHECK(whole == NULL || (reshard_tensor_item(whole, &value) == RESHARD_OK && value == 0.1));
+    CHECK(whole == NULL || (reshard_tensor_value(whole, &value) == RESHARD_OK && value == 0.1));
     reshard_tensor_release(whole);
     reshard_tensor_release(x);
     whole = NULL;
     const size_t bytes = 512 * 512 * 4;
     TRY(reshard_context_create(NULL, &context));
     TRY(reshard_tensor_create_distributed(context, group, rows, RESHARD_F32, SHAPE(512, 512), &x));
-    size_t before = reshard_context_bytes(context);
+    size_t before = info_memory(context).bytes;
     reshard_context_reset_peak(context);
     TRY(reshard_tensor_gather(x, 1, &whole));
-    CHECK(reshard_context_bytes_peak(context) - before < bytes / 16 + (rank == 1 ? bytes : 0));
+    CHECK(info_memory(context).bytes_peak - before < bytes / 16 + (rank == 1 ? bytes : 0));
     reshard_tensor_release(whole);
     reshard_tensor_release(x);
     reshard_context_destroy(context);
@@ -139,12 +140,17 @@ static reshard_status move_in_sub_group(reshard_group *sub)
     reshard_tensor *y = move_to(x, "3[1,2,0]: S(1)");
     CHECK(y != NULL);
     TRY(same_shards(y, direct, 1));
-    reshard_tensor *told = reshard_tensor_broadcast_from(mine, sub, root);
+    reshard_tensor *told = reshard_tensor_exchange(
+        mine, sub, RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_BROADCAST, .root = root));
     CHECK(told != NULL && element(told, 1) == root);
-    reshard_tensor *rows = reshard_tensor_all_gather(mine, sub);
+    reshard_tensor *rows = reshard_tensor_exchange(
+        mine, sub, RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_ALL_GATHER));
     CHECK(rows != NULL && element(rows, 0) == 0 && element(rows, 2) == 1 && element(rows, 4) == 2);
     static const int64_t send[3][3] = {{0, 1, 0}, {1, 0, 0}, {0, 0, 1}};
-    reshard_tensor *sent = reshard_tensor_all_to_all(mine, sub, send[rank], send[rank]);
+    reshard_tensor *sent = reshard_tensor_exchange(
+        mine, sub,
+        RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_ALL_TO_ALL_SINGLE,
+                        .send_counts = send[rank], .receive_counts = send[rank]));
     CHECK(sent != NULL && element(sent, 0) == (rank == 2 ? 2 : 1 - rank));
     (void)reshard_backward(reshard_sum(told), NULL, NULL);
     TRY(reshard_scope_close(scope));
@@ -248,7 +254,7 @@ static reshard_status use_grid(void *user, reshard_group *group)
     for (int64_t i = 0; i < reshard_tensor_volume(whole); i++)
         set_element(whole, i, (double)i);
     TRY(reshard_tensor_shard(NULL, group, spec, 0, whole, &cut));
-    CHECK(reshard_tensor_local_shard_count(x) == columns * columns / 4);
+    CHECK(info_tensor(x).local_shard_count == columns * columns / 4);
     for (int64_t k = 0; k < columns * columns / 4; k++) {
         const reshard_tensor *shard = reshard_tensor_local_shard(x, k);
         int64_t square = 4 * k + rank;

@@ -54,12 +54,11 @@ def placements_of(spec: Any) -> Tuple[Tuple[int, ...], List[int], List[str], Lis
     except ImportError:
         raise Unsupported("this torch has no torch.distributed.tensor") from None
     spec = spec if isinstance(spec, Spec) else Spec(spec)
-    if not lib.reshard_spec_mesh(spec._pointer):
+    if not spec._mesh:
         raise Invalid("%r has no mesh" % spec)
     placements: List[Any] = [Replicate() for _ in spec.axes]
     last = -1
-    for i in range(lib.reshard_spec_cut_count(spec._pointer)):
-        cut = lib.reshard_spec_cut(spec._pointer, i).contents
+    for cut in spec._cuts:
         placement = cut.placement
         if cut.axis < last:
             raise Unsupported("%r: DTensor applies cuts in the order of the mesh" % spec)

@@ -259,8 +259,9 @@ class Redistribute:
             self._slots["target", i] = flats
             if shards:
                 results[tensor.name] = made[0] if len(shards) == 1 and len(made) == 1 else made
-        for i in range(lib.reshard_plan_intermediate_count(self.plan._pointer)):
-            layout = Layout._of(lib.reshard_layout_retain(lib.reshard_plan_intermediate_layout(self.plan._pointer, i)))
+        plan = self.plan._info
+        for i in range(plan.intermediate_count):
+            layout = Layout._of(lib.reshard_layout_retain(plan.intermediates[i]))
             self._slots["intermediate", i] = layout
         return results
 

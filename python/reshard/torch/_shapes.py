@@ -6,7 +6,6 @@ from .. import _native
 from .._dtypes import dtype_name
 from .._errors import Gap, Invalid, Mismatch, NotFound, Unsupported
 from .._layout import Layout, Spec
-from .._library import lib
 
 Local = Tuple[str, List[Tuple[int, ...]]]  # the dtype, and the shape of each shard
 
@@ -29,11 +28,10 @@ def describe(tensors: Mapping[str, Any]) -> Dict[str, Local]:
 
 def _cutting_axes(spec: Spec, ndim: int) -> Optional[List[List[int]]]:
     """The mesh axes that cut each dimension; None if the spec has no mesh, or has cuts that do not simply divide dimensions."""
-    if not lib.reshard_spec_mesh(spec._pointer):
+    if not spec._mesh:
         return None
     found: List[List[int]] = [[] for _ in range(ndim)]
-    for i in range(lib.reshard_spec_cut_count(spec._pointer)):
-        cut = lib.reshard_spec_cut(spec._pointer, i).contents
+    for cut in spec._cuts:
         dim = cut.placement.dim
         if cut.placement.kind == _native.RESHARD_AT or (cut.placement.kind == _native.RESHARD_SHARD and
                                                         (cut.placement.max > 0 or not -ndim <= dim < ndim)):

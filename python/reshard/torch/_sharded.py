@@ -13,7 +13,6 @@ import torch.distributed as dist
 from .. import _native
 from .._errors import Unsupported
 from .._layout import Layout, Spec
-from .._library import lib
 from ._redistribute import Redistribute
 
 _BY_GROUP_RANK = int(torch.__version__.split(".")[0]) < 2
@@ -50,9 +49,9 @@ def spec_of_sharded(tensor: Any) -> Spec:
 
 
 def _is_chunks(spec: Spec) -> bool:
-    if not lib.reshard_spec_mesh(spec._pointer) or lib.reshard_spec_cut_count(spec._pointer) != 1 or len(spec.axes) != 1:
+    if not spec._mesh or len(spec._cuts) != 1 or len(spec.axes) != 1:
         return False
-    placement = lib.reshard_spec_cut(spec._pointer, 0).contents.placement
+    placement = spec._cuts[0].placement
     return bool(placement.kind == _native.RESHARD_SHARD and placement.rule == _native.RESHARD_CHUNK and
                 placement.unit <= 1 and placement.max == 0 and placement.dim != _native.RESHARD_DIM_FLAT)
 
@@ -69,7 +68,7 @@ def sharding_of(spec: Any, shape: Any, group: Any = None, device: str = "cpu") -
     layout = Layout(spec, shape)
     named = "rank:%d/%s"
     if _is_chunks(spec):
-        dim = lib.reshard_spec_cut(spec._pointer, 0).contents.placement.dim
+        dim = spec._cuts[0].placement.dim
         return sharding_spec.ChunkShardingSpec(dim, [named % (_world_rank(rank, group), device) for rank in spec.ranks.tolist()])
     listed, seen = [], set()
     for shard in layout.all_shards():

@@ -349,14 +349,11 @@ reshard_status reshard_conversion_get_tensor(const reshard_conversion *conversio
     return rs_report_write("conversion tensor", &found, sizeof found, out_tensor);
 }
 
-const char *reshard_conversion_note(const reshard_conversion *conversion, int64_t index)
+const char *reshard_conversion_note(const reshard_conversion *conversion, reshard_note_kind kind,
+                                    int64_t index)
 {
-    return rs_notes_at(&conversion->target.lines, index);
-}
-
-const char *reshard_conversion_warning(const reshard_conversion *conversion, int64_t index)
-{
-    return rs_notes_at(&conversion->target.warnings, index);
+    const rs_target *target = &conversion->target;
+    return rs_notes_at(kind == RESHARD_NOTE ? &target->lines : &target->warnings, index);
 }
 
 const char *reshard_conversion_file_name(const reshard_conversion *conversion, int32_t file)

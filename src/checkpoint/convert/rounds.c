@@ -108,8 +108,11 @@ reshard_status rs_run_share_ledger(rs_conversion_run *run)
         known[i] = rs_ledger_is_done(&run->ledger, (int64_t)i);
     status = rs_team_agree(run->team, status);
     if (status == RESHARD_OK)
-        status = reshard_broadcast(context, run->team->group, RESHARD_U8, 0, (int64_t)count, known,
-                                   told);
+        status = reshard_exchange_run(
+            context, run->team->group,
+            RESHARD_OPTIONS(reshard_exchange, .kind = RESHARD_BROADCAST, .dtype = RESHARD_U8,
+                            .root = 0, .count = (int64_t)count, .source = known, .target = told),
+            NULL);
     for (size_t i = 0; status == RESHARD_OK && i < count; i++) {
         if (told[i])
             rs_ledger_recall(&run->ledger, (int64_t)i, 1);

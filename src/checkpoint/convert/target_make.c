@@ -11,6 +11,7 @@
 #include "checkpoint/rules/sizes.h"
 #include "checkpoint/target/target.h"
 #include "checkpoint/view/mapped.h"
+#include "spec/spec.h"
 #include "text/text.h"
 
 #include <assert.h>
@@ -34,7 +35,7 @@ static reshard_status choose_format(rs_target *target, const reshard_mesh *mesh,
                                     const reshard_conversion_options *options,
                                     const rs_naming *naming)
 {
-    bool is_split = reshard_mesh_size(mesh) != 1;
+    bool is_split = mesh->size != 1;
     const char *name = name_format(options, naming, is_split);
     target->format = rs_format_default_writer(is_split);
     if (name != NULL) {
@@ -146,7 +147,7 @@ static reshard_status leave_tied(rs_target *target, rs_rulebook *book, rs_select
 static reshard_status order_files(rs_laying *laying, const reshard_mesh *mesh)
 {
     rs_target *target = laying->target;
-    size_t count = (size_t)reshard_mesh_size(mesh);
+    size_t count = (size_t)mesh->size;
     int32_t *ranks = rs_arena_allocate_array(&target->arena, count, sizeof(int32_t));
     int32_t *file_of = rs_arena_allocate_array(&target->arena, count, sizeof(int32_t));
     if (ranks == NULL || file_of == NULL)

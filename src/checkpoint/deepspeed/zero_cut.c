@@ -413,7 +413,7 @@ static reshard_status join_by_layout(rs_zero_reading *r, const rs_zero_local *lo
     tensor->is_aside = first.is_aside;
     tensor->is_fixed = first.is_fixed;
     if (status == RESHARD_OK)
-        status = reshard_layout_all_shards(result->layout, &shards);
+        status = reshard_layout_shards(result->layout, RESHARD_ALL_RANKS, &shards);
     if (status == RESHARD_OK)
         status = add_shards(arena, locals, shards, dim, tensor);
     if (status == RESHARD_OK)

@@ -20,6 +20,7 @@
 #include "checkpoint/rules/config.h"
 #include "checkpoint/rules/number.h"
 #include "checkpoint/target/target.h"
+#include "spec/spec.h"
 #include "text/text.h"
 
 #include <assert.h>
@@ -254,9 +255,9 @@ static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_openin
  * names. */
 static reshard_status check_mesh(const reshard_mesh *mesh)
 {
-    for (int32_t i = 0; i < reshard_mesh_axis_count(mesh); i++) {
-        const char *name = reshard_mesh_axis_name(mesh, i);
-        int32_t size = reshard_mesh_axis_size(mesh, i);
+    for (int32_t i = 0; i < mesh->axis_count; i++) {
+        const char *name = mesh->names[i];
+        int32_t size = mesh->sizes[i];
         if (size != 1 && strcmp(name, "tp") != 0)
             return rs_fail(RESHARD_ERR_INVALID,
                            "files of engines are numbered by the ranks of tp, so their names have "

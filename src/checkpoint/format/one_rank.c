@@ -6,6 +6,7 @@
 #include "base/context.h"
 #include "base/search.h"
 #include "checkpoint/format/rank_layout.h"
+#include "spec/spec.h"
 
 #include <string.h>
 
@@ -70,10 +71,10 @@ static reshard_status tell_by_document(reshard_checkpoint *checkpoint, rs_slice 
         checkpoint, document, rs_min(array_count * 1024 + 1024, TENSORS_MAX), &layout, &rank);
     if (status == RESHARD_OK)
         status = tell_wholes(checkpoint, &layout, wholes);
-    if (status == RESHARD_OK && reshard_mesh_size(layout.mesh) > 1)
+    if (status == RESHARD_OK && layout.mesh->size > 1)
         status = rs_store_note(
             checkpoint, "%s is the file of rank %d, one of %d of %.*s; the others are ignored",
-            checkpoint->files[0].name, (int)rank, (int)reshard_mesh_size(layout.mesh),
+            checkpoint->files[0].name, (int)rank, (int)layout.mesh->size,
             RS_SHOWN(layout.mesh_text));
     rs_rank_layout_release(&layout, checkpoint->context);
     return status;

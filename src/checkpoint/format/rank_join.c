@@ -185,7 +185,7 @@ static reshard_status check_zeros(const rank_reading *reading, const rs_rank_arr
                                   const rs_rule_result *result, const rs_stored_tensor *tensor)
 {
     reshard_status status = RESHARD_OK;
-    for (int32_t i = 0; status == RESHARD_OK && i < reshard_mesh_size(reading->mesh); i++) {
+    for (int32_t i = 0; status == RESHARD_OK && i < reading->mesh->size; i++) {
         int32_t like = i;
         if (rs_spec_zeros_at(result->spec, i, &like))
             status = rs_rank_zeros_check(reading->checkpoint, tensor, rs_rank_array_at(entries, i));
@@ -209,7 +209,7 @@ static reshard_status add_cut(rank_reading *reading, const rs_rank_arrays *entri
     if (status == RESHARD_OK)
         status = rs_store_describe(tensor, arena, name, first->dtype, result->ndim, shape);
     if (status == RESHARD_OK)
-        status = reshard_layout_all_shards(result->layout, &shards);
+        status = reshard_layout_shards(result->layout, RESHARD_ALL_RANKS, &shards);
     if (status == RESHARD_OK)
         status = add_shards(reading, entries, shards, tensor);
     if (status == RESHARD_OK && result->zeros)
@@ -463,7 +463,7 @@ static reshard_status prepare_by_rules(rank_reading *reading, const rs_opening *
     reading->book = book;
     reshard_mesh_release(reading->mesh);
     reading->mesh = reshard_mesh_retain(book->mesh);
-    int32_t count = reshard_mesh_size(reading->mesh);
+    int32_t count = reading->mesh->size;
     if (count != (groups != NULL ? groups->count : checkpoint->named_count))
         return fail_count(checkpoint, opening, groups, count);
     int32_t *ranks = rs_arena_allocate_array(arena, (size_t)count, sizeof(int32_t));

@@ -6,6 +6,7 @@
 #include "base/sort.h"
 #include "checkpoint/format/name_boxes.h"
 #include "checkpoint/format/safetensors.h"
+#include "spec/spec.h"
 #include "text/json.h"
 
 #include <inttypes.h>
@@ -308,7 +309,7 @@ static reshard_status place_rank(const reshard_checkpoint *checkpoint, const rs_
 static reshard_status read_ranks(reshard_checkpoint *checkpoint, const rs_slice *documents,
                                  const document *first, rs_rank_layout *layout)
 {
-    int32_t count = reshard_mesh_size(layout->mesh);
+    int32_t count = layout->mesh->size;
     /* However large the mesh claims to be, one place more than there are files shows that some are
      * missing. */
     int32_t room = count <= checkpoint->named_count ? count : checkpoint->named_count + 1;

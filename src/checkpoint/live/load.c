@@ -50,7 +50,7 @@ reshard_status rs_live_check(const reshard_live_tensor *tensor, const reshard_gr
         return rs_fail(RESHARD_ERR_UNSUPPORTED,
                        "tensor \"%.200s\": its layout is partial; redistribute it first",
                        tensor->name);
-    for (int32_t i = 0; i < reshard_layout_rank_count(layout); i++) {
+    for (int32_t i = 0; i < layout->rank_count; i++) {
         int32_t rank = reshard_layout_rank_at(layout, i);
         if (rank >= reshard_group_size(group))
             return rs_fail(RESHARD_ERR_RANGE,
@@ -65,8 +65,8 @@ reshard_status rs_live_check(const reshard_live_tensor *tensor, const reshard_gr
 
 static reshard_status check_shape(const reshard_live_tensor *tensor, const rs_stored_tensor *stored)
 {
-    int32_t ndim = reshard_layout_ndim(tensor->layout);
-    const int64_t *shape = reshard_layout_shape(tensor->layout);
+    int32_t ndim = tensor->layout->ndim;
+    const int64_t *shape = tensor->layout->shape;
     bool same = ndim == stored->ndim;
     for (int32_t d = 0; same && d < ndim; d++)
         same = shape[d] == stored->shape[d];
@@ -111,11 +111,10 @@ static reshard_status make_shares(const reshard_checkpoint *checkpoint, const re
                                   const reshard_live_tensor *tensor, reshard_layout **out_layout)
 {
     char spec[64];
-    int32_t ndim = reshard_layout_ndim(tensor->layout);
+    int32_t ndim = tensor->layout->ndim;
     (void)snprintf(spec, sizeof spec, ndim == 0 ? "1: R" : "%d: S(flat)",
                    reshard_group_size(group));
-    return reshard_layout_parse(checkpoint->context, spec, ndim,
-                                reshard_layout_shape(tensor->layout), out_layout);
+    return reshard_layout_parse(checkpoint->context, spec, ndim, tensor->layout->shape, out_layout);
 }
 
 typedef struct sharing {

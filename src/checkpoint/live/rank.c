@@ -18,8 +18,8 @@
 
 static reshard_status check_fit(const rs_stored_tensor *stored, const reshard_layout *layout)
 {
-    int32_t ndim = reshard_layout_ndim(layout);
-    const int64_t *shape = reshard_layout_shape(layout);
+    int32_t ndim = layout->ndim;
+    const int64_t *shape = layout->shape;
     bool fits = ndim == stored->ndim;
     for (int32_t d = 0; fits && d < ndim; d++)
         fits = shape[d] >= stored->shape[d];

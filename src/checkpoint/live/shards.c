@@ -83,7 +83,7 @@ static void clear_padded(const rs_live_item *item, const reshard_shards *shards)
 {
     bool padded = false;
     for (int32_t d = 0; d < item->stored->ndim; d++)
-        padded = padded || reshard_layout_shape(item->layout)[d] > item->stored->shape[d];
+        padded = padded || item->layout->shape[d] > item->stored->shape[d];
     size_t element_bytes = (size_t)reshard_dtype_bits(item->dtype) / 8;
     for (int64_t i = 0; padded && i < shards->count; i++) {
         size_t volume = (size_t)rs_volume(shards->items[i].ndim, shards->items[i].shape);

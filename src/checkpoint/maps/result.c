@@ -264,14 +264,12 @@ void reshard_map_result_destroy(reshard_map_result *result)
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-int64_t reshard_map_result_target_count(const reshard_map_result *result)
+reshard_status reshard_map_result_get_info(const reshard_map_result *result,
+                                           reshard_map_result_info *out_info)
 {
-    return result->target_count;
-}
-
-int64_t reshard_map_result_link_count(const reshard_map_result *result)
-{
-    return result->link_count;
+    reshard_map_result_info info = {.target_count = result->target_count,
+                                    .link_count = result->link_count};
+    return rs_report_write("map result info", &info, sizeof info, out_info);
 }
 
 static reshard_status check_index(const char *what, int64_t index, int64_t count)

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "checkpoint/rules/find.h"
 #include "spec/scan.h"
+#include "spec/spec.h"
 #include "text/text.h"
 
 #include <assert.h>
@@ -69,9 +70,9 @@ static reshard_status check_division(const reshard_cut *cut, int64_t n, int64_t 
                                      const rs_rule_finding *found)
 {
     int64_t unit = rs_max(cut->placement.unit, 1);
-    int64_t axis_size = reshard_mesh_axis_size(found->mesh, cut->axis);
+    int64_t axis_size = found->mesh->sizes[cut->axis];
     int64_t pieces = max > 0 ? rs_min(max, axis_size) : axis_size;
-    const char *axis = reshard_mesh_axis_name(found->mesh, cut->axis);
+    const char *axis = found->mesh->names[cut->axis];
     if (n % unit != 0)
         return rs_fail(RESHARD_ERR_INVALID, "%" PRId64 " is not a multiple of unit=%" PRId64, n,
                        unit);
@@ -141,7 +142,7 @@ static reshard_status check_units(const rs_rule_finding *found, int32_t ndim, co
             return rs_fail_within(status, RS_RULE_PLACE ": %s: dimension %" PRId32,
                                   RS_RULE_PLACE_OF(found->origins[i]),
                                   rs_rule_cut_words(found->sources[i]).text, dim);
-        int64_t axis_size = reshard_mesh_axis_size(found->mesh, cut->axis);
+        int64_t axis_size = found->mesh->sizes[cut->axis];
         int64_t max = cut->placement.max;
         left[dim] = rs_divide_up(left[dim], max > 0 ? rs_min(max, axis_size) : axis_size);
     }
@@ -220,13 +221,13 @@ static bool lists(const reshard_placement *placement, int32_t coordinate)
 
 bool rs_spec_zeros_at(const reshard_spec *spec, int32_t position, int32_t *out_like)
 {
-    const reshard_mesh *mesh = reshard_spec_mesh(spec);
+    const reshard_mesh *mesh = spec->mesh;
     int32_t like = position;
-    for (int32_t i = 0; i < reshard_spec_cut_count(spec); i++) {
-        const reshard_cut *cut = reshard_spec_cut(spec, i);
-        int32_t stride = 1, size = reshard_mesh_axis_size(mesh, cut->axis);
-        for (int32_t k = cut->axis + 1; k < reshard_mesh_axis_count(mesh); k++)
-            stride *= reshard_mesh_axis_size(mesh, k);
+    for (int32_t i = 0; i < spec->cut_count; i++) {
+        const reshard_cut *cut = &spec->cuts[i];
+        int32_t stride = 1, size = mesh->sizes[cut->axis];
+        for (int32_t k = cut->axis + 1; k < mesh->axis_count; k++)
+            stride *= mesh->sizes[k];
         int32_t coordinate = position / stride % size;
         if (cut->placement.kind == RESHARD_AT && !lists(&cut->placement, coordinate))
             like += ((int32_t)cut->placement.values[0] - coordinate) * stride;

@@ -14,6 +14,7 @@
 #include "checkpoint/rules/model.h"
 #include "checkpoint/rules/rules.h"
 #include "spec/scan.h"
+#include "spec/spec.h"
 #include "text/nearest.h"
 #include "text/text.h"
 
@@ -159,9 +160,9 @@ reshard_status rs_rules_builtin(reshard_context *context, const char *family, rs
 static bool detect_by_mesh(const reshard_mesh *mesh, bool lenient, rs_rules_choice *choice)
 {
     const char *family = "replicate";
-    for (int32_t i = 0; mesh != NULL && i < reshard_mesh_axis_count(mesh); i++) {
-        const char *name = reshard_mesh_axis_name(mesh, i);
-        bool single = reshard_mesh_axis_size(mesh, i) == 1;
+    for (int32_t i = 0; mesh != NULL && i < mesh->axis_count; i++) {
+        const char *name = mesh->names[i];
+        bool single = mesh->sizes[i] == 1;
         if ((single && (lenient || name[0] == '\0')) || strcmp(name, "dp") == 0)
             continue;
         if (strcmp(name, "fsdp") != 0)

@@ -15,6 +15,7 @@
 #include "checkpoint/rules/find.h"
 #include "base/checked.h"
 #include "base/error.h"
+#include "spec/spec.h"
 #include "text/text.h"
 
 #include <assert.h>
@@ -273,10 +274,10 @@ reshard_status rs_rule_read_cut(const rs_rule_finding *found, const rs_rule *rul
                                 const rs_number_scope *scope, const rs_rule_cut *cut,
                                 int32_t *out_axis, reshard_spec **out_spec)
 {
-    int32_t axis = reshard_mesh_find_axis(found->mesh, cut->axis);
+    int32_t axis = rs_mesh_find_axis(found->mesh, cut->axis);
     if (axis < 0)
         return RESHARD_OK;
-    int32_t axis_size = reshard_mesh_axis_size(found->mesh, axis);
+    int32_t axis_size = found->mesh->sizes[axis];
     if (axis_size == 1 && (cut->refuses || cut->placement.bytes[0] != 'A'))
         return RESHARD_OK; /* nothing is cut, so no key is needed */
     if (cut->refuses)
@@ -311,7 +312,7 @@ static reshard_status add_cuts(rs_rule_finding *found, const rs_rule *rule,
 {
     rs_number_scope scope = rs_rule_scope(found, rule, spans);
     for (int32_t i = 0; i < rule->cut_count; i++) {
-        int32_t axis = reshard_mesh_find_axis(found->mesh, rule->cuts[i].axis);
+        int32_t axis = rs_mesh_find_axis(found->mesh, rule->cuts[i].axis);
         reshard_spec *spec = NULL;
         if (axis >= 0 && is_cut(found, axis))
             continue;
@@ -320,7 +321,7 @@ static reshard_status add_cuts(rs_rule_finding *found, const rs_rule *rule,
             return status;
         if (spec == NULL)
             continue;
-        const reshard_placement *placement = &reshard_spec_cut(spec, 0)->placement;
+        const reshard_placement *placement = &spec->cuts[0].placement;
         if (rule->is_every && placement->kind == RESHARD_SHARD &&
             placement->dim != RESHARD_DIM_FLAT && rs_placement_dim(placement, found->ndim) < 0)
             reshard_spec_release(spec); /* a default applies only where it fits */
@@ -334,7 +335,7 @@ static reshard_status add_cuts(rs_rule_finding *found, const rs_rule *rule,
 static bool can_add(const rs_rule_finding *found, const rs_rule *rule)
 {
     for (int32_t i = 0; i < rule->cut_count; i++) {
-        int32_t axis = reshard_mesh_find_axis(found->mesh, rule->cuts[i].axis);
+        int32_t axis = rs_mesh_find_axis(found->mesh, rule->cuts[i].axis);
         if (axis >= 0 && !is_cut(found, axis))
             return true;
     }

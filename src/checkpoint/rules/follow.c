@@ -12,6 +12,7 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "checkpoint/rules/find.h"
+#include "spec/spec.h"
 #include "text/text.h"
 
 #include <assert.h>
@@ -59,11 +60,11 @@ static reshard_status shrink_packed(const rs_rule_finding *found, int32_t own,
             rs_text_add(&text, "|%" PRId64, limit);
     }
     rs_text_add(&text, ")");
-    const char *name = reshard_mesh_axis_name(found->mesh, axis);
+    const char *name = found->mesh->names[axis];
     rs_rule_cut cut = {.placement = {buffer, strlen(buffer)}, .axis = name};
     rs_number_scope scope = {.keys = found->keys, .mesh = found->mesh};
-    return rs_rule_placement_parse(found->rules->context, &scope, &cut,
-                                   reshard_mesh_axis_size(found->mesh, axis), out_spec);
+    return rs_rule_placement_parse(found->rules->context, &scope, &cut, found->mesh->sizes[axis],
+                                   out_spec);
 }
 
 static reshard_status follow_cut(rs_rule_finding *found, const rs_rule_finding *other,
@@ -76,7 +77,7 @@ static reshard_status follow_cut(rs_rule_finding *found, const rs_rule_finding *
     reshard_status status = rs_rule_read_cut(other, other->rule, &scope, cut, &axis, &spec);
     if (status != RESHARD_OK || spec == NULL)
         return status;
-    reshard_placement placement = reshard_spec_cut(spec, 0)->placement;
+    reshard_placement placement = spec->cuts[0].placement;
     bool shares = false;
     if (placement.kind == RESHARD_SHARD) {
         int32_t own = placement.dim >= 0 ? find_own(rule, placement.dim) : -1;
@@ -100,7 +101,7 @@ static reshard_status follow_cut(rs_rule_finding *found, const rs_rule_finding *
             if (status != RESHARD_OK)
                 return rs_fail_within(status, RS_RULE_PLACE ": %s", RS_RULE_PLACE_OF(other->rule),
                                       rs_rule_cut_words(cut).text);
-            placement = reshard_spec_cut(spec, 0)->placement;
+            placement = spec->cuts[0].placement;
         } else if (shares) {
             placement.unit = 0;
         }

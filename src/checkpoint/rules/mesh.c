@@ -9,6 +9,7 @@
  */
 #include "base/error.h"
 #include "checkpoint/rules/model.h"
+#include "spec/spec.h"
 #include "text/text.h"
 
 #include <inttypes.h>
@@ -44,9 +45,9 @@ static reshard_status fail_axis(const rs_rules *rules, const char *name, int32_t
 
 reshard_status rs_rules_check_mesh(const rs_rules *rules, const reshard_mesh *mesh)
 {
-    for (int32_t i = 0; i < reshard_mesh_axis_count(mesh); i++) {
-        const char *name = reshard_mesh_axis_name(mesh, i);
-        int32_t size = reshard_mesh_axis_size(mesh, i);
+    for (int32_t i = 0; i < mesh->axis_count; i++) {
+        const char *name = mesh->names[i];
+        int32_t size = mesh->sizes[i];
         if (size != 1 && strcmp(name, "dp") != 0 && !names_axis(rules, name))
             return fail_axis(rules, name, size);
     }
@@ -55,16 +56,16 @@ reshard_status rs_rules_check_mesh(const rs_rules *rules, const reshard_mesh *me
 
 static int32_t size_of(const reshard_mesh *mesh, const char *name)
 {
-    int32_t axis = reshard_mesh_find_axis(mesh, name);
-    return axis >= 0 ? reshard_mesh_axis_size(mesh, axis) : 1;
+    int32_t axis = rs_mesh_find_axis(mesh, name);
+    return axis >= 0 ? mesh->sizes[axis] : 1;
 }
 
 static bool has_given_ranks(const reshard_mesh *mesh)
 {
     int32_t i = 0;
-    while (i < reshard_mesh_size(mesh) && reshard_mesh_rank_at(mesh, i) == i)
+    while (i < mesh->size && reshard_mesh_rank_at(mesh, i) == i)
         i++;
-    return i < reshard_mesh_size(mesh);
+    return i < mesh->size;
 }
 
 /* Makes the mesh without one of its axes, over ranks from 0 up. */
@@ -73,9 +74,9 @@ static reshard_status remove_axis(reshard_context *context, const reshard_mesh *
 {
     const char *names[RESHARD_AXES_MAX];
     int32_t sizes[RESHARD_AXES_MAX], count = 0;
-    for (int32_t i = 0; i < reshard_mesh_axis_count(mesh); i++) {
-        names[count] = reshard_mesh_axis_name(mesh, i);
-        sizes[count] = reshard_mesh_axis_size(mesh, i);
+    for (int32_t i = 0; i < mesh->axis_count; i++) {
+        names[count] = mesh->names[i];
+        sizes[count] = mesh->sizes[i];
         count += i != axis;
     }
     return reshard_mesh_create(context, count, names, sizes, NULL, out_mesh);
@@ -103,7 +104,7 @@ reshard_status rs_rules_fold_mesh(rs_rules *rules, reshard_mesh *mesh, reshard_m
     for (int32_t i = 0; status == RESHARD_OK && i < rules->same_count; i++) {
         rs_same_axes *same = &rules->same[i];
         reshard_mesh *fewer = NULL;
-        int32_t axis = reshard_mesh_find_axis(left, same->name);
+        int32_t axis = rs_mesh_find_axis(left, same->name);
         same->size = size_of(left, same->name);
         if (same->size == 1)
             continue; /* it cuts nothing, wherever it is */

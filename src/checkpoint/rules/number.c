@@ -9,6 +9,7 @@
 #include "checkpoint/rules/number.h"
 #include "base/checked.h"
 #include "base/error.h"
+#include "spec/spec.h"
 #include "text/text.h"
 
 #include <inttypes.h>
@@ -273,8 +274,8 @@ static reshard_status read_axis(const rs_number_scope *scope, rs_cursor *cursor,
     if (scope->find_word != NULL)
         return rs_fail(RESHARD_ERR_SYNTAX, "\"@%s\": maps have no mesh, so there are no axes",
                        name);
-    int32_t axis = scope->form_only ? -1 : reshard_mesh_find_axis(scope->mesh, name);
-    *out_number = axis >= 0 ? reshard_mesh_axis_size(scope->mesh, axis) : 1;
+    int32_t axis = scope->form_only ? -1 : rs_mesh_find_axis(scope->mesh, name);
+    *out_number = axis >= 0 ? scope->mesh->sizes[axis] : 1;
     for (int32_t i = 0; !scope->form_only && i < scope->same_count; i++) {
         if (strcmp(scope->same[i].name, name) == 0)
             *out_number = scope->same[i].size;

@@ -10,6 +10,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "checkpoint/rules/find.h"
+#include "spec/spec.h"
 #include "text/text.h"
 
 #include <reshard/layout.h>
@@ -39,8 +40,8 @@ static void set_home(const rs_rule_finding *found, int32_t coordinates[RESHARD_A
 static int32_t find_position(const reshard_mesh *mesh, const int32_t coordinates[RESHARD_AXES_MAX])
 {
     int32_t position = 0;
-    for (int32_t i = 0; i < reshard_mesh_axis_count(mesh); i++)
-        position = position * reshard_mesh_axis_size(mesh, i) + coordinates[i];
+    for (int32_t i = 0; i < mesh->axis_count; i++)
+        position = position * mesh->sizes[i] + coordinates[i];
     return position;
 }
 
@@ -50,7 +51,7 @@ static bool step(const rs_rule_finding *found, int32_t dim, int32_t coordinates[
 {
     for (int32_t i = found->cut_count; i-- > 0;) {
         const reshard_cut *cut = &found->cuts[i];
-        int64_t size = reshard_mesh_axis_size(found->mesh, cut->axis);
+        int64_t size = found->mesh->sizes[cut->axis];
         int64_t pieces = cut->placement.max > 0 ? rs_min(cut->placement.max, size) : size;
         if (!cuts_dim(cut, dim, found->ndim))
             continue;
@@ -159,7 +160,7 @@ reshard_status rs_rules_check_locals(const reshard_mesh *mesh, const rs_local_sh
                                      const rs_rule_result *result)
 {
     reshard_status status = RESHARD_OK;
-    for (int32_t i = 0; status == RESHARD_OK && i < reshard_mesh_size(mesh); i++)
+    for (int32_t i = 0; status == RESHARD_OK && i < mesh->size; i++)
         status = check_rank(mesh, locals, result, i);
     return status;
 }

@@ -8,6 +8,7 @@
 #include "checkpoint/rules/families.h"
 #include "checkpoint/rules/model.h"
 #include "spec/scan.h"
+#include "spec/spec.h"
 #include "system/file.h"
 
 #include <assert.h>
@@ -20,7 +21,7 @@
 
 int32_t rs_mesh_order_files(const reshard_mesh *mesh, int32_t *out_ranks, int32_t *out_files)
 {
-    int32_t count = reshard_mesh_size(mesh);
+    int32_t count = mesh->size;
     assert(count > 0);
     for (int32_t i = 0; i < count; i++)
         out_ranks[i] = reshard_mesh_rank_at(mesh, i);

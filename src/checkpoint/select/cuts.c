@@ -6,6 +6,7 @@
 #include "checkpoint/select/cuts.h"
 
 #include "base/context.h"
+#include "spec/spec.h"
 
 #include <string.h>
 
@@ -58,11 +59,11 @@ reshard_status rs_cuts_read_rules(rs_cuts *cuts, const reshard_checkpoint *sourc
 
 bool rs_spec_cuts(const reshard_spec *spec, bool flat_only)
 {
-    for (int32_t i = 0; i < reshard_spec_cut_count(spec); i++) {
-        const reshard_cut *cut = reshard_spec_cut(spec, i);
+    for (int32_t i = 0; i < spec->cut_count; i++) {
+        const reshard_cut *cut = &spec->cuts[i];
         if (cut->placement.kind == RESHARD_SHARD &&
             (!flat_only || cut->placement.dim == RESHARD_DIM_FLAT) &&
-            reshard_mesh_axis_size(reshard_spec_mesh(spec), cut->axis) > 1)
+            spec->mesh->sizes[cut->axis] > 1)
             return true;
     }
     return false;

@@ -122,9 +122,11 @@ void reshard_cuts_destroy(reshard_cuts *cuts)
     rs_release(cuts->context, cuts, sizeof *cuts);
 }
 
-int64_t reshard_cuts_tensor_count(const reshard_cuts *cuts)
+reshard_status reshard_cuts_get_info(const reshard_cuts *cuts, reshard_cuts_info *out_info)
 {
-    return cuts->cuts.selection.count;
+    reshard_cuts_info info = {.tensor_count = cuts->cuts.selection.count,
+                              .rules = cuts->cuts.book.said};
+    return rs_report_write("cuts info", &info, sizeof info, out_info);
 }
 
 reshard_status reshard_cuts_get_tensor(const reshard_cuts *cuts, int64_t index,
@@ -137,9 +139,4 @@ reshard_status reshard_cuts_get_tensor(const reshard_cuts *cuts, int64_t index,
     const reshard_conversion_tensor found = rs_cut_tensor_of(
         &cuts->tensors[index], cuts->cuts.selection.items[index].origin, cuts->rows[index]);
     return rs_report_write("conversion tensor", &found, sizeof found, out_tensor);
-}
-
-const char *reshard_cuts_rules(const reshard_cuts *cuts)
-{
-    return cuts->cuts.book.said;
 }

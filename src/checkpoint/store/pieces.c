@@ -230,8 +230,8 @@ static reshard_status check_tiling(const reshard_checkpoint *checkpoint,
                                             tensor->piece_count, 0, &bytes);
     if (shards == NULL)
         return rs_allocation_status();
-    status = reshard_shards_check_tiling(checkpoint->context, tensor->carried_ndim,
-                                         tensor->carried_shape, tensor->piece_count, shards);
+    status = reshard_shards_check(checkpoint->context, tensor->carried_ndim, tensor->carried_shape,
+                                  tensor->piece_count, shards);
     if (status == RESHARD_ERR_OVERLAP)
         status = fail_overlap(checkpoint, tensor, shards);
     rs_release(checkpoint->context, shards, bytes);

@@ -7,19 +7,14 @@
 
 #include <string.h>
 
-const char *reshard_checkpoint_format(const reshard_checkpoint *checkpoint)
+reshard_status reshard_checkpoint_get_info(const reshard_checkpoint *checkpoint,
+                                           reshard_checkpoint_info *out_info)
 {
-    return checkpoint->format;
-}
-
-uint64_t reshard_checkpoint_bytes(const reshard_checkpoint *checkpoint)
-{
-    return checkpoint->bytes;
-}
-
-int32_t reshard_checkpoint_disk_file_count(const reshard_checkpoint *checkpoint)
-{
-    return checkpoint->named_count;
+    reshard_checkpoint_info info = {.format = checkpoint->format,
+                                    .tensor_count = checkpoint->tensor_count,
+                                    .bytes = checkpoint->bytes,
+                                    .disk_file_count = checkpoint->named_count};
+    return rs_report_write("checkpoint info", &info, sizeof info, out_info);
 }
 
 const char *reshard_checkpoint_file_name(const reshard_checkpoint *checkpoint, int32_t file)
@@ -27,19 +22,10 @@ const char *reshard_checkpoint_file_name(const reshard_checkpoint *checkpoint, i
     return file >= 0 && file < checkpoint->file_count ? checkpoint->files[file].name : NULL;
 }
 
-const char *reshard_checkpoint_note(const reshard_checkpoint *checkpoint, int64_t index)
+const char *reshard_checkpoint_note(const reshard_checkpoint *checkpoint, reshard_note_kind kind,
+                                    int64_t index)
 {
-    return rs_notes_at(&checkpoint->notes, index);
-}
-
-const char *reshard_checkpoint_warning(const reshard_checkpoint *checkpoint, int64_t index)
-{
-    return rs_notes_at(&checkpoint->warnings, index);
-}
-
-int64_t reshard_checkpoint_tensor_count(const reshard_checkpoint *checkpoint)
-{
-    return checkpoint->tensor_count;
+    return rs_notes_at(kind == RESHARD_NOTE ? &checkpoint->notes : &checkpoint->warnings, index);
 }
 
 static reshard_status check_tensor(const reshard_checkpoint *checkpoint, int64_t index)

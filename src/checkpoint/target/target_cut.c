@@ -13,6 +13,8 @@
 #include "base/table.h"
 #include "checkpoint/target/target.h"
 #include "layout/flat.h"
+#include "layout/layout.h"
+#include "spec/spec.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -221,10 +223,10 @@ static reshard_status list_zeros(const cutting *cut, const rs_stored_tensor *ten
                                  rs_rank_holding *holding)
 {
     const reshard_shards *shards = holding->shards;
-    const reshard_spec *spec = reshard_layout_spec(holding->layout);
-    const reshard_mesh *mesh = reshard_spec_mesh(spec);
+    const reshard_spec *spec = holding->layout->spec;
+    const reshard_mesh *mesh = spec->mesh;
     reshard_status status = RESHARD_OK;
-    for (int32_t i = 0; status == RESHARD_OK && i < reshard_mesh_size(mesh); i++) {
+    for (int32_t i = 0; status == RESHARD_OK && i < mesh->size; i++) {
         int32_t like = i;
         int64_t k = 0;
         if (!rs_spec_zeros_at(spec, i, &like))
@@ -244,8 +246,8 @@ static reshard_status list_buffers(cutting *cut, const rs_stored_tensor *tensor,
                                    rs_rank_holding *holding)
 {
     const reshard_shards *shards = holding->shards;
-    const reshard_spec *spec = reshard_layout_spec(holding->layout);
-    int64_t most = zeros ? reshard_mesh_size(reshard_spec_mesh(spec)) : shards->count;
+    const reshard_spec *spec = holding->layout->spec;
+    int64_t most = zeros ? spec->mesh->size : shards->count;
     holding->buffers = rs_arena_allocate_array(&cut->arena, (size_t)most, sizeof *holding->buffers);
     if (holding->buffers == NULL)
         return rs_allocation_status();
@@ -272,8 +274,8 @@ static reshard_status make_holding(cutting *cut, const rs_stored_tensor *tensor,
                                    rs_rank_holding *holding)
 {
     holding->layout = reshard_layout_retain((reshard_layout *)layout);
-    holding->is_flat = rs_spec_cuts(reshard_layout_spec(layout), true);
-    reshard_status status = reshard_layout_all_shards(layout, &holding->shards);
+    holding->is_flat = rs_spec_cuts(layout->spec, true);
+    reshard_status status = reshard_layout_shards(layout, RESHARD_ALL_RANKS, &holding->shards);
     if (status == RESHARD_OK)
         status = list_candidates(cut, tensor, holding->shards, holding);
     if (status == RESHARD_OK)
@@ -379,9 +381,8 @@ static reshard_status add_live(cutting *cut, int64_t index)
     rs_stored_tensor *tensor = &target->tensors[index];
     const reshard_live_tensor *live = &cut->laying->live[index];
     rs_rank_holding holding = {.next = NULL};
-    reshard_status status =
-        rs_store_describe(tensor, &target->arena, target->names[index], live->dtype,
-                          reshard_layout_ndim(live->layout), reshard_layout_shape(live->layout));
+    reshard_status status = rs_store_describe(tensor, &target->arena, target->names[index],
+                                              live->dtype, live->layout->ndim, live->layout->shape);
     if (status == RESHARD_OK)
         status = make_holding(cut, tensor, live->layout, false, &holding);
     if (status == RESHARD_OK)

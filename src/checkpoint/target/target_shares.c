@@ -7,6 +7,7 @@
 #include "base/context.h"
 #include "checkpoint/rules/memo.h"
 #include "checkpoint/target/target.h"
+#include "layout/layout.h"
 #include "spec/spec.h"
 
 #include <string.h>
@@ -35,7 +36,7 @@ static void add_to_axis(rs_shares *shares, int32_t axis)
     const reshard_mesh *mesh = shares->mesh;
     rs_axis_shares *counted = &shares->axes[axis];
     counted->is_cut = true;
-    for (int32_t position = 0; position < reshard_mesh_size(mesh); position++) {
+    for (int32_t position = 0; position < mesh->size; position++) {
         int32_t coordinate = position / mesh->strides[axis] % mesh->sizes[axis];
         if (counted->holds[coordinate] || !shares->file_holds[shares->file_of[position]])
             continue;
@@ -46,10 +47,10 @@ static void add_to_axis(rs_shares *shares, int32_t axis)
 
 void rs_shares_add(rs_shares *shares, const rs_rank_holding *holding)
 {
-    const reshard_spec *spec = reshard_layout_spec(holding->layout);
+    const reshard_spec *spec = holding->layout->spec;
     bool is_known = false; /* file_holds has been filled in for this holding */
-    for (int32_t i = 0; holding->count != 0 && i < reshard_spec_cut_count(spec); i++) {
-        const reshard_cut *cut = reshard_spec_cut(spec, i);
+    for (int32_t i = 0; holding->count != 0 && i < spec->cut_count; i++) {
+        const reshard_cut *cut = &spec->cuts[i];
         bool is_cut = cut->placement.kind == RESHARD_SHARD || cut->placement.kind == RESHARD_AT;
         if (!is_cut || shares->axes[cut->axis].count == shares->mesh->sizes[cut->axis])
             continue;
@@ -89,7 +90,7 @@ reshard_status rs_shares_say(const rs_shares *shares, const rs_rule_memo *memo, 
     reshard_status status = RESHARD_OK;
     for (int32_t i = 0; status == RESHARD_OK && i < memo->dealt_count; i++) {
         const rs_memo_dealt *dealt = &memo->dealt[i];
-        int32_t axis = reshard_mesh_find_axis(shares->mesh, dealt->axis);
+        int32_t axis = rs_mesh_find_axis(shares->mesh, dealt->axis);
         status = say_missing(target, dealt);
         if (status != RESHARD_OK || dealt->items.count == 0 || axis < 0 ||
             dealt->items.count >= shares->mesh->sizes[axis])
@@ -103,8 +104,8 @@ reshard_status rs_shares_say(const rs_shares *shares, const rs_rule_memo *memo, 
             status = rs_target_say(target,
                                    "%d of the coordinates of %s=%d hold%s no part of any tensor "
                                    "that is cut over it",
-                                   (int)empty, reshard_mesh_axis_name(shares->mesh, i),
-                                   (int)shares->mesh->sizes[i], empty == 1 ? "s" : "");
+                                   (int)empty, shares->mesh->names[i], (int)shares->mesh->sizes[i],
+                                   empty == 1 ? "s" : "");
     }
     return status;
 }

@@ -15,6 +15,7 @@
 #include "checkpoint/torch/torch_formats.h"
 #include "checkpoint/torch/torch_ranks.h"
 #include "checkpoint/torch/torch_save.h"
+#include "spec/spec.h"
 #include "text/text.h"
 
 #include <stdio.h>
@@ -231,7 +232,7 @@ static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_openin
 static reshard_status lay_out(rs_laying *laying)
 {
     const reshard_mesh *mesh = laying->cuts->book.mesh;
-    const char *axis = reshard_mesh_axis_count(mesh) == 1 ? reshard_mesh_axis_name(mesh, 0) : "";
+    const char *axis = mesh->axis_count == 1 ? mesh->names[0] : "";
     if (strcmp(axis, "tp") != 0 && strcmp(axis, "mp") != 0)
         return rs_fail(RESHARD_ERR_INVALID,
                        "files called consolidated.NN.pth are split over one axis, tp (or mp): give "

@@ -14,6 +14,7 @@
 #include "checkpoint/torch/torch_placed.h"
 #include "checkpoint/torch/torch_ranks.h"
 #include "checkpoint/torch/torch_save.h"
+#include "layout/layout.h"
 #include "spec/spec.h"
 
 #include <assert.h>
@@ -58,10 +59,10 @@ static int64_t find_factor(const dtensor_notes *notes, const reshard_spec *spec,
 {
     int64_t factor = 1;
     for (int32_t i = 0; i < index; i++) {
-        const reshard_cut *earlier = reshard_spec_cut(spec, i);
+        const reshard_cut *earlier = &spec->cuts[i];
         int32_t other = earlier->placement.dim + (earlier->placement.dim < 0 ? ndim : 0);
         if (earlier->placement.kind == RESHARD_SHARD && other == dim &&
-            earlier->axis > reshard_spec_cut(spec, index)->axis)
+            earlier->axis > spec->cuts[index].axis)
             factor *= notes->sizes[earlier->axis];
     }
     return factor;
@@ -72,8 +73,8 @@ static void choose_placements(const dtensor_notes *notes, const reshard_spec *sp
                               rs_torch_cuts *cuts)
 {
     *cuts = (rs_torch_cuts){.order_count = 0};
-    for (int32_t i = 0; i < reshard_spec_cut_count(spec); i++) {
-        const reshard_cut *cut = reshard_spec_cut(spec, i);
+    for (int32_t i = 0; i < spec->cut_count; i++) {
+        const reshard_cut *cut = &spec->cuts[i];
         int32_t dim = cut->placement.dim + (cut->placement.dim < 0 ? ndim : 0);
         if (cut->placement.kind != RESHARD_SHARD || dim < 0 || dim >= ndim)
             continue;
@@ -115,10 +116,9 @@ static reshard_status fail_cut(const rs_cut_tensor *cut)
     const rs_stored_tensor *tensor = cut->tensor;
     char text[400];
     size_t length = 0;
-    if (reshard_spec_text(reshard_layout_spec(cut->holding->layout), text, sizeof text, &length) !=
-        RESHARD_OK)
+    if (reshard_spec_text(cut->holding->layout->spec, text, sizeof text, &length) != RESHARD_OK)
         (void)snprintf(text, sizeof text, "its rule");
-    bool is_padded = memcmp(tensor->shape, reshard_layout_shape(cut->holding->layout),
+    bool is_padded = memcmp(tensor->shape, cut->holding->layout->shape,
                             (size_t)tensor->ndim * sizeof(int64_t)) != 0;
     return rs_fail(RESHARD_ERR_UNSUPPORTED,
                    "tensor \"%.*s\": placements of a DTensor cannot express how %s cuts it%s",
@@ -134,7 +134,7 @@ static reshard_status place_tensor(const rs_laying *laying, const rs_cut_tensor 
     if (status != RESHARD_OK)
         return status;
     if (!tensor->opaque) {
-        choose_placements(notes, reshard_layout_spec(cut->holding->layout), tensor->ndim, cuts);
+        choose_placements(notes, cut->holding->layout->spec, tensor->ndim, cuts);
         if (!fits(notes, laying, cut, cuts))
             return fail_cut(cut);
     }
@@ -145,7 +145,7 @@ static reshard_status keep_mesh(const rs_laying *laying, dtensor_notes *notes)
 {
     const reshard_mesh *mesh = laying->cuts->book.mesh;
     rs_arena *arena = &laying->target->arena;
-    size_t count = (size_t)reshard_mesh_size(mesh);
+    size_t count = (size_t)mesh->size;
     bool has_names = true;
     if (mesh->axis_count > RS_TORCH_AXES_MAX)
         return rs_fail(RESHARD_ERR_UNSUPPORTED, "DTensors cannot be written over a mesh of %d axes",

@@ -6,6 +6,7 @@
 #include "base/digest.h"
 #include "base/shape.h"
 #include "base/sort.h"
+#include "checkpoint/maps/resolve.h"
 #include "checkpoint/select/parameter.h"
 #include "kernel/cast.h"
 
@@ -235,7 +236,7 @@ static reshard_status is_object(const reshard_map_result *result, reshard_map_ta
 static reshard_status make_tensors(making *m, made_tensor *items)
 {
     const reshard_map_result *result = m->mapping->result;
-    int64_t all = reshard_map_result_target_count(result);
+    int64_t all = result->target_count;
     for (int64_t i = 0; i < all; i++) {
         reshard_map_target target = {.size = sizeof target};
         bool left_out = false;
@@ -412,7 +413,7 @@ static reshard_status make_all(making *m, const rs_map_choice *choice, int64_t r
 {
     const rs_map_making *mapping = m->mapping;
     reshard_context *context = order->context;
-    size_t room = (size_t)reshard_map_result_target_count(mapping->result);
+    size_t room = (size_t)mapping->result->target_count;
     made_tensor *items = rs_allocate_array(context, room, sizeof *items);
     if (items == NULL)
         return rs_allocation_status();

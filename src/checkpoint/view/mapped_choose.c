@@ -8,6 +8,7 @@
  */
 #include "base/context.h"
 #include "base/sort.h"
+#include "checkpoint/maps/resolve.h"
 #include "checkpoint/select/parameter.h"
 #include "checkpoint/view/mapped.h"
 #include "system/file.h"
@@ -198,7 +199,7 @@ static reshard_status list_between(const rs_map_input *input, const reshard_map_
                                    rs_map_input *out_input)
 {
     *out_input = *input;
-    out_input->count = reshard_map_result_target_count(first);
+    out_input->count = first->target_count;
     out_input->tensors =
         rs_arena_allocate_array(input->arena, (size_t)out_input->count, sizeof *out_input->tensors);
     if (out_input->tensors == NULL)

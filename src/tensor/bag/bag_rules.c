@@ -5,6 +5,7 @@
  */
 #include "base/error.h"
 #include "layout/layout.h"
+#include "spec/spec.h"
 #include "tensor/bag/bag.h"
 #include "tensor/core/dense.h"
 #include "tensor/core/move.h"
@@ -51,7 +52,7 @@ static reshard_status judge_bags(const rs_bag *bag, const rs_axes *now, rs_bag_a
 {
     const rs_axes *leading =
         &now[bag->tensors[RS_BAG_SIZES] != NULL ? RS_BAG_SIZES : RS_BAG_INDICES];
-    for (int32_t axis = 0; axis < reshard_mesh_axis_count(now[0].mesh); axis++) {
+    for (int32_t axis = 0; axis < now[0].mesh->axis_count; axis++) {
         bool cut = cuts_bags(&now[RS_BAG_INDICES], axis);
         if (cut && rs_axes_at(&now[RS_BAG_WEIGHT], axis).kind != RESHARD_REPLICATE)
             return refuse(bag);

@@ -126,7 +126,7 @@ reshard_status rs_distributed_wrap(reshard_context *context, rs_exec_cache *cach
     if (status != RESHARD_OK)
         return status;
     for (int64_t i = 0; i < made->shard_count && status == RESHARD_OK; i++)
-        status = reshard_tensor_is_contiguous(shards[i])
+        status = rs_tensor_is_contiguous(shards[i])
                      ? rs_tensor_alias(context, shards[i], &made->shards[i])
                      : rs_tensor_densify(context, shards[i], &made->shards[i]);
     if (status == RESHARD_OK)
@@ -181,8 +181,7 @@ rs_kin rs_layout_kin(const reshard_layout *layout, const reshard_group *group)
     int32_t mine[RESHARD_AXES_MAX], axes[RESHARD_AXES_MAX];
     int32_t count = rs_layout_list_axes(layout, axes);
     bool inside = count >= 0 && rs_layout_coordinates(layout, group->rank, mine);
-    bool whole = count == 0 && !reshard_spec_mesh(reshard_layout_spec(layout))->repeated &&
-                 reshard_layout_rank_count(layout) >= group->size;
+    bool whole = count == 0 && !layout->spec->mesh->repeated && layout->rank_count >= group->size;
     if (whole && group->root_ranks == NULL)
         return (rs_kin){0, 0}; /* the same on all ranks there are */
     rs_digest digest;

@@ -159,7 +159,7 @@ reshard_status reshard_tensor_set(reshard_tensor *tensor, const int64_t *index, 
     return status;
 }
 
-reshard_status reshard_tensor_item(const reshard_tensor *tensor, double *out_value)
+reshard_status rs_tensor_item(const reshard_tensor *tensor, double *out_value)
 {
     reshard_status status = check_local(tensor);
     if (status == RESHARD_OK && tensor->volume != 1)
@@ -193,7 +193,7 @@ reshard_status rs_tensor_densify(reshard_context *context, reshard_tensor *tenso
                                  reshard_tensor **out_tensor)
 {
     assert(tensor->distribution == NULL);
-    if (reshard_tensor_is_contiguous(tensor)) {
+    if (rs_tensor_is_contiguous(tensor)) {
         *out_tensor = reshard_tensor_retain(tensor);
         return RESHARD_OK;
     }

@@ -130,7 +130,7 @@ reshard_status rs_redistribute_into(reshard_status status, const reshard_tensor 
                                     reshard_tensor *target)
 {
     if (status != RESHARD_OK)
-        return rs_agree(rs_distributed_group(source), status, "redistribute_into");
+        return rs_agree(rs_distributed_group(source), status, "copy");
     rs_distribution *from = source->distribution, *to = target->distribution;
     rs_exec_key key = {from->layout, to->layout, source->dtype, target->dtype, false};
     if (share_memory(from, to))

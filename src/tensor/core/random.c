@@ -101,7 +101,7 @@ static void fill_piece(reshard_tensor *shard, const reshard_piece *piece,
 
 reshard_status rs_fill_random(reshard_tensor *tensor, const rs_random *fill)
 {
-    assert(tensor->distribution != NULL || reshard_tensor_is_contiguous(tensor));
+    assert(tensor->distribution != NULL || rs_tensor_is_contiguous(tensor));
     assert(fill->p >= 0 && fill->p < 1);
     bool complex = rs_dtype_is_complex(tensor->dtype) && fill->kind != RS_RANDOM_KEEP;
     if (!rs_dtype_is_float(tensor->dtype) && !complex)

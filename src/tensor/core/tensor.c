@@ -323,40 +323,10 @@ void reshard_tensor_release(reshard_tensor *tensor)
 
 /* ---- queries --------------------------------------------------------------------------------- */
 
-reshard_dtype reshard_tensor_dtype(const reshard_tensor *tensor)
-{
-    return tensor->dtype;
-}
-
-int32_t reshard_tensor_ndim(const reshard_tensor *tensor)
-{
-    return tensor->ndim;
-}
-
-const int64_t *reshard_tensor_shape(const reshard_tensor *tensor)
-{
-    return tensor->shape;
-}
-
-const int64_t *reshard_tensor_strides(const reshard_tensor *tensor)
-{
-    return tensor->distribution == NULL ? tensor->strides : NULL;
-}
-
-int64_t reshard_tensor_volume(const reshard_tensor *tensor)
-{
-    return tensor->volume;
-}
-
-int reshard_tensor_is_contiguous(const reshard_tensor *tensor)
+bool rs_tensor_is_contiguous(const reshard_tensor *tensor)
 {
     return tensor->volume == 0 ||
            rs_strides_are_dense(tensor->ndim, tensor->shape, tensor->strides);
-}
-
-int reshard_tensor_is_distributed(const reshard_tensor *tensor)
-{
-    return tensor->distribution != NULL;
 }
 
 const void *reshard_tensor_data(const reshard_tensor *tensor)

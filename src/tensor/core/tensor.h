@@ -87,6 +87,10 @@ reshard_status rs_tensor_hand_out(reshard_status status, reshard_tensor *made,
 /* Makes another tensor over the same storage (or distribution), without gradients. */
 reshard_status rs_tensor_alias(reshard_context *context, const reshard_tensor *tensor,
                                reshard_tensor **out_tensor);
+/* Whether a local tensor is dense and row-major. */
+bool rs_tensor_is_contiguous(const reshard_tensor *tensor);
+/* The value of a local tensor with one element. */
+reshard_status rs_tensor_item(const reshard_tensor *tensor, double *out_value);
 /* Bytes of a local tensor's elements, or of this rank's shards of a distributed one. */
 size_t rs_tensor_bytes(const reshard_tensor *tensor);
 /* A number that changes whenever the memory of the tensor, or of one of its shards, is opened for

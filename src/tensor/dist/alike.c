@@ -120,10 +120,10 @@ static void note_compared(const char *what, int32_t slot, reshard_tensor *tensor
 static bool differs_along(const reshard_mesh *mesh, int32_t axis, const rs_outline *all)
 {
     int32_t step = 1;
-    for (int32_t i = axis + 1; i < reshard_mesh_axis_count(mesh); i++)
-        step *= reshard_mesh_axis_size(mesh, i);
-    for (int32_t i = 0; i < reshard_mesh_size(mesh); i++) {
-        int32_t first = i - i / step % reshard_mesh_axis_size(mesh, axis) * step;
+    for (int32_t i = axis + 1; i < mesh->axis_count; i++)
+        step *= mesh->sizes[i];
+    for (int32_t i = 0; i < mesh->size; i++) {
+        int32_t first = i - i / step % mesh->sizes[axis] * step;
         if (all[reshard_mesh_rank_at(mesh, i)].number !=
             all[reshard_mesh_rank_at(mesh, first)].number)
             return true;
@@ -142,7 +142,7 @@ static reshard_status find_axes(const char *what, const reshard_tensor *tensor, 
     reshard_status status = rs_outlines_gather(group, RESHARD_OK, what, &mine, &all);
     if (status != RESHARD_OK)
         return status;
-    for (int32_t axis = 0; axis < reshard_mesh_axis_count(mesh); axis++) {
+    for (int32_t axis = 0; axis < mesh->axis_count; axis++) {
         if (differs_along(mesh, axis, all))
             cuts[count++] = (reshard_cut){
                 .axis = axis,
@@ -173,7 +173,7 @@ reshard_status rs_find_rows(const char *what, int32_t slot, reshard_tensor *tens
         rs_layout_replicated(rs_scope_context(), like, tensor->ndim, tensor->shape, &layout);
     if (status != RESHARD_OK)
         return status;
-    reshard_mesh *mesh = (reshard_mesh *)reshard_spec_mesh(reshard_layout_spec(layout));
+    reshard_mesh *mesh = layout->spec->mesh;
     bool member = reshard_mesh_position_of(mesh, reshard_group_rank(group)) >= 0;
     if (told)
         status = find_axes(what, tensor, mesh, group, out_rows);

@@ -3,6 +3,7 @@
 #include "tensor/dist/axes.h"
 
 #include "base/error.h"
+#include "layout/layout.h"
 #include "spec/spec.h"
 #include "tensor/core/scope.h"
 
@@ -20,15 +21,14 @@ static bool has_shared_pieces(const reshard_placement *p)
 reshard_status rs_axes_of(const reshard_tensor *tensor, rs_axes *out_axes)
 {
     assert(tensor->distribution != NULL);
-    const reshard_spec *spec = reshard_layout_spec(tensor->distribution->layout);
-    bool fits =
-        reshard_spec_get_kind(spec) == RESHARD_SPEC_CUTS && !reshard_spec_mesh(spec)->repeated;
-    out_axes->mesh = reshard_spec_mesh(spec);
+    const reshard_spec *spec = tensor->distribution->layout->spec;
+    bool fits = spec->kind == RESHARD_SPEC_CUTS && !spec->mesh->repeated;
+    out_axes->mesh = spec->mesh;
     out_axes->count = 0;
-    for (int32_t i = 0; fits && i < reshard_spec_cut_count(spec); i++) {
-        reshard_cut cut = *reshard_spec_cut(spec, i);
+    for (int32_t i = 0; fits && i < spec->cut_count; i++) {
+        reshard_cut cut = spec->cuts[i];
         reshard_placement *p = &cut.placement;
-        if (p->kind == RESHARD_REPLICATE || reshard_mesh_axis_size(out_axes->mesh, cut.axis) == 1)
+        if (p->kind == RESHARD_REPLICATE || out_axes->mesh->sizes[cut.axis] == 1)
             continue;
         fits = p->kind != RESHARD_AT &&
                (p->kind != RESHARD_SHARD || (p->dim != RESHARD_DIM_FLAT && !has_shared_pieces(p)));
@@ -44,20 +44,17 @@ reshard_status rs_axes_of(const reshard_tensor *tensor, rs_axes *out_axes)
 
 bool rs_mesh_same(const reshard_mesh *a, const reshard_mesh *b)
 {
-    bool same = a != NULL && b != NULL &&
-                reshard_mesh_axis_count(a) == reshard_mesh_axis_count(b) &&
-                reshard_mesh_size(a) == reshard_mesh_size(b);
-    for (int32_t i = 0; same && i < reshard_mesh_axis_count(a); i++)
-        same = reshard_mesh_axis_size(a, i) == reshard_mesh_axis_size(b, i);
-    for (int32_t i = 0; same && i < reshard_mesh_size(a); i++)
+    bool same = a != NULL && b != NULL && a->axis_count == b->axis_count && a->size == b->size;
+    for (int32_t i = 0; same && i < a->axis_count; i++)
+        same = a->sizes[i] == b->sizes[i];
+    for (int32_t i = 0; same && i < a->size; i++)
         same = reshard_mesh_rank_at(a, i) == reshard_mesh_rank_at(b, i);
     return same;
 }
 
 reshard_status rs_axes_check_mesh(const reshard_tensor *a, const reshard_tensor *b)
 {
-    if (!rs_mesh_same(reshard_spec_mesh(reshard_layout_spec(a->distribution->layout)),
-                      reshard_spec_mesh(reshard_layout_spec(b->distribution->layout))))
+    if (!rs_mesh_same(a->distribution->layout->spec->mesh, b->distribution->layout->spec->mesh))
         return rs_fail(RESHARD_ERR_INVALID, "layouts over different meshes: \"%s\" and \"%s\"",
                        rs_tensor_describe_layout(a).text, rs_tensor_describe_layout(b).text);
     return RESHARD_OK;

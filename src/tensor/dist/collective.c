@@ -9,6 +9,7 @@
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/error.h"
+#include "base/options.h"
 #include "collective/ends.h"
 #include "layout/layout.h"
 #include "tensor/core/dense.h"
@@ -321,58 +322,41 @@ static reshard_tensor *carry_out(exchange *x, reshard_tensor *tensor)
 
 /* ---- the collectives ------------------------------------------------------------------------- */
 
-reshard_tensor *reshard_tensor_all_reduce(reshard_tensor *x, reshard_group *group,
-                                          reshard_reduction reduction)
-{
-    exchange e = {"all_reduce", group, RS_FORM_CONTRIBUTIONS, RS_FORM_COPIES, reduction, .root = 0};
-    return carry_out(&e, x);
-}
+static const struct {
+    const char *name;
+    rs_form source, target;
+} kinds[] = {
+    [RESHARD_ALL_GATHER] = {"all_gather", RS_FORM_PARTS, RS_FORM_COPIES},
+    [RESHARD_REDUCE_SCATTER] = {"reduce_scatter", RS_FORM_CONTRIBUTIONS, RS_FORM_PARTS},
+    [RESHARD_ALL_REDUCE] = {"all_reduce", RS_FORM_CONTRIBUTIONS, RS_FORM_COPIES},
+    [RESHARD_BROADCAST] = {"broadcast", RS_FORM_AT_ROOT, RS_FORM_COPIES},
+    [RESHARD_SCATTER] = {"scatter", RS_FORM_AT_ROOT, RS_FORM_PARTS},
+    [RESHARD_GATHER] = {"gather", RS_FORM_PARTS, RS_FORM_AT_ROOT},
+    [RESHARD_REDUCE] = {"reduce", RS_FORM_CONTRIBUTIONS, RS_FORM_AT_ROOT},
+    [RESHARD_ALL_TO_ALL_SINGLE] = {"all_to_all", RS_FORM_PARTS, RS_FORM_RECEIVED},
+};
 
-reshard_tensor *reshard_tensor_reduce_to(reshard_tensor *x, reshard_group *group,
-                                         reshard_reduction reduction, int32_t root)
+reshard_tensor *reshard_tensor_exchange(reshard_tensor *x, reshard_group *group,
+                                        const reshard_exchange *exchange_given)
 {
-    exchange e = {"reduce_to",     group,     RS_FORM_CONTRIBUTIONS,
-                  RS_FORM_AT_ROOT, reduction, .root = root};
-    return carry_out(&e, x);
-}
-
-reshard_tensor *reshard_tensor_reduce_scatter(reshard_tensor *x, reshard_group *group,
-                                              reshard_reduction reduction)
-{
-    exchange e = {"reduce_scatter", group,     RS_FORM_CONTRIBUTIONS,
-                  RS_FORM_PARTS,    reduction, .root = 0};
-    return carry_out(&e, x);
-}
-
-reshard_tensor *reshard_tensor_all_gather(reshard_tensor *x, reshard_group *group)
-{
-    exchange e = {"all_gather", group, RS_FORM_PARTS, RS_FORM_COPIES, .root = 0};
-    return carry_out(&e, x);
-}
-
-reshard_tensor *reshard_tensor_gather_to(reshard_tensor *x, reshard_group *group, int32_t root)
-{
-    exchange e = {"gather_to", group, RS_FORM_PARTS, RS_FORM_AT_ROOT, .root = root};
-    return carry_out(&e, x);
-}
-
-reshard_tensor *reshard_tensor_broadcast_from(reshard_tensor *x, reshard_group *group, int32_t root)
-{
-    exchange e = {"broadcast_from", group, RS_FORM_AT_ROOT, RS_FORM_COPIES, .root = root};
-    return carry_out(&e, x);
-}
-
-reshard_tensor *reshard_tensor_scatter_from(reshard_tensor *x, reshard_group *group, int32_t root)
-{
-    exchange e = {"scatter_from", group, RS_FORM_AT_ROOT, RS_FORM_PARTS, .root = root};
-    return carry_out(&e, x);
-}
-
-reshard_tensor *reshard_tensor_all_to_all(reshard_tensor *x, reshard_group *group,
-                                          const int64_t *send_rows, const int64_t *receive_rows)
-{
-    exchange e = {"all_to_all",           group,
-                  RS_FORM_PARTS,          RS_FORM_RECEIVED,
-                  .send_rows = send_rows, .receive_rows = receive_rows};
+    reshard_exchange given;
+    reshard_status status = rs_options_read("exchange", exchange_given, &given, sizeof given);
+    if (status != RESHARD_OK)
+        return rs_scope_fail(status);
+    if ((int)given.kind < 1 || given.kind > RESHARD_ALL_TO_ALL_SINGLE)
+        return rs_scope_fail(
+            rs_fail(RESHARD_ERR_INVALID, "exchange: no kind %d for tensors", (int)given.kind));
+    exchange e = {.name = kinds[given.kind].name,
+                  .group = group,
+                  .source = kinds[given.kind].source,
+                  .target = kinds[given.kind].target};
+    if (e.source == RS_FORM_CONTRIBUTIONS)
+        e.reduction = given.reduction;
+    if (e.source == RS_FORM_AT_ROOT || e.target == RS_FORM_AT_ROOT)
+        e.root = given.root;
+    if (e.target == RS_FORM_RECEIVED) {
+        e.send_rows = given.send_counts;
+        e.receive_rows = given.receive_counts;
+    }
     return carry_out(&e, x);
 }

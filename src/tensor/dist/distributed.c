@@ -17,6 +17,7 @@
 #include "tensor/core/random.h"
 #include "tensor/dist/outline.h"
 #include "tensor/dist/spread.h"
+#include "tensor/grad/node.h"
 #include "transport/group.h"
 
 #include <inttypes.h>
@@ -74,7 +75,7 @@ static reshard_status fill_random(reshard_tensor *tensor, rs_random_kind kind, u
 {
     rs_random fill = {kind, seed, 0};
     reshard_status status = rs_distribution_check_fill(tensor);
-    if (status == RESHARD_OK && !reshard_tensor_is_contiguous(tensor))
+    if (status == RESHARD_OK && !rs_tensor_is_contiguous(tensor))
         status = rs_fail(RESHARD_ERR_INVALID, "filling a tensor that is not contiguous");
     return status == RESHARD_OK ? rs_fill_random(tensor, &fill) : status;
 }
@@ -106,38 +107,6 @@ reshard_status reshard_tensor_zeros_like(const reshard_tensor *like, reshard_dty
     clear_shards(made);
     *out_tensor = made;
     return RESHARD_OK;
-}
-
-reshard_status reshard_tensor_full_like(const reshard_tensor *like, reshard_dtype dtype,
-                                        double value, reshard_tensor **out_tensor)
-{
-    reshard_tensor *made = NULL;
-    reshard_status status = reshard_tensor_zeros_like(like, dtype, &made);
-    if (status == RESHARD_OK)
-        status = reshard_tensor_fill(made, value);
-    return rs_tensor_hand_out(status, made, out_tensor);
-}
-
-static reshard_status make_random(const reshard_tensor *like, reshard_dtype dtype,
-                                  rs_random_kind kind, uint64_t seed, reshard_tensor **out_tensor)
-{
-    reshard_tensor *made = NULL;
-    reshard_status status = reshard_tensor_zeros_like(like, dtype, &made);
-    if (status == RESHARD_OK)
-        status = fill_random(made, kind, seed);
-    return rs_tensor_hand_out(status, made, out_tensor);
-}
-
-reshard_status reshard_tensor_uniform_like(const reshard_tensor *like, reshard_dtype dtype,
-                                           uint64_t seed, reshard_tensor **out_tensor)
-{
-    return make_random(like, dtype, RS_RANDOM_UNIFORM, seed, out_tensor);
-}
-
-reshard_status reshard_tensor_normal_like(const reshard_tensor *like, reshard_dtype dtype,
-                                          uint64_t seed, reshard_tensor **out_tensor)
-{
-    return make_random(like, dtype, RS_RANDOM_NORMAL, seed, out_tensor);
 }
 
 /* ---- one rank's tensor ----------------------------------------------------------------------- */
@@ -245,7 +214,7 @@ static reshard_status check_own(int32_t ndim, int64_t count, const reshard_local
             return rs_fail(RESHARD_ERR_INVALID, "shard %" PRId64 " is %s, in a tensor of %d dims",
                            i, rs_tensor_describe(tensor).text, ndim);
         if (tensor->dtype != shards[0].tensor->dtype ||
-            reshard_tensor_requires_grad(tensor) != reshard_tensor_requires_grad(shards[0].tensor))
+            rs_tensor_requires_grad(tensor) != rs_tensor_requires_grad(shards[0].tensor))
             return rs_fail(RESHARD_ERR_INVALID,
                            "shard %" PRId64 " differs from shard 0 in dtype or requires_grad", i);
     }
@@ -443,24 +412,27 @@ reshard_status reshard_tensor_from_shards(reshard_context *context, reshard_grou
 
 /* ---- queries --------------------------------------------------------------------------------- */
 
-reshard_layout *reshard_tensor_layout(const reshard_tensor *tensor)
+reshard_status reshard_tensor_get_info(const reshard_tensor *tensor, reshard_tensor_info *out_info)
 {
-    return tensor->distribution != NULL ? tensor->distribution->layout : NULL;
-}
-
-reshard_group *reshard_tensor_group(const reshard_tensor *tensor)
-{
-    return tensor->distribution != NULL ? rs_distributed_group(tensor) : NULL;
-}
-
-int64_t reshard_tensor_local_shard_count(const reshard_tensor *tensor)
-{
-    return tensor->distribution != NULL ? tensor->distribution->shard_count : 0;
+    const rs_distribution *d = tensor->distribution;
+    reshard_tensor_info info = {
+        .dtype = tensor->dtype,
+        .ndim = tensor->ndim,
+        .shape = tensor->shape,
+        .strides = d == NULL ? tensor->strides : NULL,
+        .volume = tensor->volume,
+        .is_contiguous = rs_tensor_is_contiguous(tensor),
+        .requires_grad = rs_tensor_requires_grad(tensor),
+        .layout = d != NULL ? d->layout : NULL,
+        .group = d != NULL ? rs_distributed_group(tensor) : NULL,
+        .local_shard_count = d != NULL ? d->shard_count : 0,
+    };
+    return rs_report_write("tensor info", &info, sizeof info, out_info);
 }
 
 reshard_tensor *reshard_tensor_local_shard(const reshard_tensor *tensor, int64_t index)
 {
-    if (index < 0 || index >= reshard_tensor_local_shard_count(tensor))
+    if (index < 0 || tensor->distribution == NULL || index >= tensor->distribution->shard_count)
         return NULL;
     return tensor->distribution->shards[index];
 }

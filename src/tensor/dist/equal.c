@@ -8,6 +8,7 @@
 #include "layout/layout.h"
 #include "tensor/core/move.h"
 #include "tensor/dist/spread.h"
+#include "tensor/grad/node.h"
 
 #include <reshard/distributed.h>
 
@@ -154,11 +155,8 @@ static reshard_status check_copy(const reshard_tensor *target, const reshard_ten
 {
     if (target == NULL || source == NULL)
         return rs_fail(RESHARD_ERR_INVALID, "the %s is NULL", target == NULL ? "target" : "source");
-    if ((target->distribution != NULL) != (source->distribution != NULL))
-        return rs_fail(RESHARD_ERR_INVALID, "the target is %s, and the source is not",
-                       target->distribution != NULL ? "distributed" : "local");
     if (target->distribution != NULL)
-        return RESHARD_OK; /* redistribute_into checks the rest */
+        return rs_fail(RESHARD_ERR_INVALID, "the target is distributed, and the source is not");
     if (!rs_shape_equals(target, source))
         return rs_fail(RESHARD_ERR_INVALID, "%s into %s", rs_tensor_describe(source).text,
                        rs_tensor_describe(target).text);
@@ -174,13 +172,37 @@ static reshard_status check_copy(const reshard_tensor *target, const reshard_ten
     return RESHARD_OK;
 }
 
+static reshard_status check_distributed(const reshard_tensor *target, const reshard_tensor *source)
+{
+    if (target == NULL || target->distribution == NULL)
+        return rs_fail(RESHARD_ERR_INVALID, "the target is %s",
+                       target == NULL ? "NULL" : "a local tensor");
+    if (target->distribution->cache != source->distribution->cache)
+        return rs_fail(RESHARD_ERR_INVALID, "the target is distributed over another group");
+    if (!rs_shape_equals(source, target))
+        return rs_fail(RESHARD_ERR_INVALID, "%s into %s", rs_tensor_describe(source).text,
+                       rs_tensor_describe(target).text);
+    if (target->node != NULL)
+        return rs_fail(RESHARD_ERR_INVALID,
+                       "the target was computed by %s: its gradient is that of "
+                       "its own value",
+                       target->node->name);
+    if (source->dtype != target->dtype &&
+        (!rs_dtype_is_float(source->dtype) || !rs_dtype_is_float(target->dtype)))
+        return rs_fail(RESHARD_ERR_UNSUPPORTED,
+                       "from %s to %s: casts are between f16, bf16, f32 and f64",
+                       reshard_dtype_name(source->dtype), reshard_dtype_name(target->dtype));
+    return RESHARD_OK;
+}
+
 reshard_status reshard_tensor_copy(reshard_tensor *target, reshard_tensor *source)
 {
+    if (source != NULL && source->distribution != NULL)
+        return rs_fail_within(
+            rs_redistribute_into(check_distributed(target, source), source, target), "copy");
     reshard_status status = check_copy(target, source);
     if (status != RESHARD_OK)
         return rs_fail_within(status, "copy");
-    if (target->distribution != NULL)
-        return reshard_tensor_redistribute_into(source, target);
     (void)reshard_tensor_write(target);
     if (target->dtype == source->dtype) {
         rs_tensor_copy(source, target);

@@ -9,6 +9,7 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "layout/layout.h"
+#include "spec/spec.h"
 #include "tensor/core/dense.h"
 #include "tensor/core/move.h"
 #include "tensor/dist/outline.h"
@@ -35,16 +36,16 @@ typedef struct puzzle {
 
 static int32_t coordinate(const reshard_mesh *mesh, int32_t position, int32_t axis)
 {
-    for (int32_t i = reshard_mesh_axis_count(mesh) - 1; i > axis; i--)
-        position /= reshard_mesh_axis_size(mesh, i);
-    return position % reshard_mesh_axis_size(mesh, axis);
+    for (int32_t i = mesh->axis_count - 1; i > axis; i--)
+        position /= mesh->sizes[i];
+    return position % mesh->sizes[axis];
 }
 
 static const reshard_placement *placement_of(const puzzle *p, int32_t axis)
 {
-    for (int32_t i = 0; i < reshard_spec_cut_count(p->spec); i++) {
-        if (reshard_spec_cut(p->spec, i)->axis == axis)
-            return &reshard_spec_cut(p->spec, i)->placement;
+    for (int32_t i = 0; i < p->spec->cut_count; i++) {
+        if (p->spec->cuts[i].axis == axis)
+            return &p->spec->cuts[i].placement;
     }
     return NULL;
 }
@@ -59,7 +60,7 @@ static int32_t dim_of(const puzzle *p, const reshard_placement *placement)
 static bool counts(const puzzle *p, int32_t position, int32_t dim)
 {
     bool first = true;
-    for (int32_t axis = 0; axis < reshard_mesh_axis_count(p->mesh); axis++) {
+    for (int32_t axis = 0; axis < p->mesh->axis_count; axis++) {
         const reshard_placement *placement = placement_of(p, axis);
         bool cuts =
             placement != NULL && placement->kind == RESHARD_SHARD && dim_of(p, placement) == dim;
@@ -76,7 +77,7 @@ static reshard_status check_members(puzzle *p)
     reshard_status status = rs_mesh_check_distinct(p->mesh); /* each rank gives one tensor */
     if (status != RESHARD_OK)
         return status;
-    for (int32_t i = 0; i < reshard_mesh_size(p->mesh); i++) {
+    for (int32_t i = 0; i < p->mesh->size; i++) {
         int32_t rank = reshard_mesh_rank_at(p->mesh, i);
         if (rank >= reshard_group_size(p->group))
             return rs_fail(RESHARD_ERR_RANGE, "the mesh has a rank %d, and the group %d ranks",
@@ -92,8 +93,8 @@ static reshard_status check_members(puzzle *p)
                            reshard_dtype_name((reshard_dtype)first->dtype), first->ndim);
     }
     p->ndim = first->ndim;
-    for (int32_t i = 0; i < reshard_spec_cut_count(p->spec); i++) {
-        const reshard_placement *placement = &reshard_spec_cut(p->spec, i)->placement;
+    for (int32_t i = 0; i < p->spec->cut_count; i++) {
+        const reshard_placement *placement = &p->spec->cuts[i].placement;
         int32_t dim;
         if (placement->kind != RESHARD_SHARD)
             continue;
@@ -110,7 +111,7 @@ static reshard_status add_up_shape(puzzle *p)
 {
     for (int32_t d = 0; d < p->ndim; d++) {
         p->shape[d] = 0;
-        for (int32_t i = 0; i < reshard_mesh_size(p->mesh); i++) {
+        for (int32_t i = 0; i < p->mesh->size; i++) {
             int64_t length = p->all[reshard_mesh_rank_at(p->mesh, i)].shape[d];
             if (counts(p, i, d) && !rs_add(p->shape[d], length, &p->shape[d]))
                 return rs_fail(RESHARD_ERR_RANGE, "dimension %d is longer than 2^63-1", d);
@@ -122,7 +123,7 @@ static reshard_status add_up_shape(puzzle *p)
 static reshard_status check_shapes(const puzzle *p, const reshard_layout *layout)
 {
     reshard_status status = RESHARD_OK;
-    for (int32_t i = 0; i < reshard_mesh_size(p->mesh) && status == RESHARD_OK; i++) {
+    for (int32_t i = 0; i < p->mesh->size && status == RESHARD_OK; i++) {
         int32_t rank = reshard_mesh_rank_at(p->mesh, i);
         reshard_shards *shards = NULL;
         status = reshard_layout_shards(layout, rank, &shards);
@@ -148,18 +149,18 @@ static reshard_status check_shapes(const puzzle *p, const reshard_layout *layout
 static reshard_status make_ragged(const puzzle *p, reshard_layout **out_layout)
 {
     reshard_cut cuts[RESHARD_AXES_MAX];
-    int32_t count = reshard_spec_cut_count(p->spec), size = reshard_mesh_size(p->mesh);
+    int32_t count = p->spec->cut_count, size = p->mesh->size;
     size_t bytes = (size_t)count * (size_t)size * sizeof(int64_t);
     int64_t *sizes = rs_allocate_zeroed(p->context, bytes);
     reshard_spec *spec = NULL;
     if (sizes == NULL)
         return rs_allocation_status();
     for (int32_t i = 0; i < count; i++) {
-        cuts[i] = *reshard_spec_cut(p->spec, i);
+        cuts[i] = p->spec->cuts[i];
         reshard_placement *placement = &cuts[i].placement;
         int32_t cutters = 0, dim = placement->kind == RESHARD_SHARD ? dim_of(p, placement) : -1;
         for (int32_t k = 0; k < count; k++) {
-            const reshard_placement *other = &reshard_spec_cut(p->spec, k)->placement;
+            const reshard_placement *other = &p->spec->cuts[k].placement;
             cutters += other->kind == RESHARD_SHARD && dim_of(p, other) == dim;
         }
         if (placement->kind != RESHARD_SHARD || cutters != 1)
@@ -173,7 +174,7 @@ static reshard_status make_ragged(const puzzle *p, reshard_layout **out_layout)
         *placement = (reshard_placement){.kind = RESHARD_SHARD,
                                          .dim = dim,
                                          .rule = RESHARD_RAGGED,
-                                         .count = reshard_mesh_axis_size(p->mesh, cuts[i].axis),
+                                         .count = p->mesh->sizes[cuts[i].axis],
                                          .values = own};
     }
     reshard_status status =
@@ -236,11 +237,7 @@ static reshard_status make_origin(reshard_group *group, const reshard_spec *spec
     if (o == NULL)
         return rs_allocation_status();
     o->context = context;
-    puzzle p = {.context = context,
-                .group = group,
-                .spec = spec,
-                .mesh = reshard_spec_mesh(spec),
-                .all = all};
+    puzzle p = {.context = context, .group = group, .spec = spec, .mesh = spec->mesh, .all = all};
     reshard_status status = rs_exec_cache_of(group, &o->cache);
     if (status == RESHARD_OK)
         status = solve(&p, &o->layout);
@@ -311,7 +308,7 @@ reshard_tensor *reshard_tensor_from_local(reshard_tensor *local, reshard_group *
     reshard_status status = RESHARD_OK;
     if (local->distribution != NULL)
         status = rs_fail(RESHARD_ERR_INVALID, "the tensor is distributed already");
-    else if (spec == NULL || reshard_spec_get_kind(spec) != RESHARD_SPEC_CUTS)
+    else if (spec == NULL || spec->kind != RESHARD_SPEC_CUTS)
         status = rs_fail(RESHARD_ERR_UNSUPPORTED, "a spec that is not made of cuts");
     status = rs_outlines_gather(group, status, "from_local", &mine, &all);
     if (status == RESHARD_OK) {

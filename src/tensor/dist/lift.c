@@ -3,6 +3,7 @@
 #include "tensor/dist/lift.h"
 
 #include "layout/derive.h"
+#include "layout/layout.h"
 #include "spec/spec.h"
 #include "tensor/core/dense.h"
 #include "tensor/core/move.h"
@@ -16,7 +17,7 @@ reshard_status rs_layout_replicated(reshard_context *context, const reshard_tens
                                     int32_t ndim, const int64_t *shape, reshard_layout **out_layout)
 {
     const rs_distribution *d = like->distribution;
-    const reshard_mesh *mesh = reshard_spec_mesh(reshard_layout_spec(d->layout));
+    const reshard_mesh *mesh = d->layout->spec->mesh;
     reshard_spec *spec = NULL;
     if (mesh == NULL || mesh->repeated)
         return rs_layout_simple(context, reshard_group_size(rs_exec_cache_group(d->cache)), -1,
@@ -41,7 +42,7 @@ static void backward_lift(rs_node *node, reshard_tensor *const *gradients,
     reshard_layout *layout = reshard_layout_retain(node->extra);
     reshard_group *group = rs_distributed_group(gradients[0]);
     reshard_status status = RESHARD_OK;
-    if (reshard_layout_rank_count(layout) < reshard_group_size(group)) {
+    if (layout->rank_count < reshard_group_size(group)) {
         reshard_layout_release(layout);
         layout = NULL;
         status = rs_layout_simple(rs_scope_context(), reshard_group_size(group), -1, NULL,

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "tensor/core/move.h"
 #include "tensor/core/scope.h"
+#include "tensor/grad/node.h"
 
 #include <reshard/group.h>
 
@@ -21,7 +22,7 @@ rs_outline rs_outline_of(const reshard_tensor *tensor)
         outline.present = 1;
         outline.dtype = (int32_t)tensor->dtype;
         outline.ndim = tensor->ndim;
-        outline.requires_grad = reshard_tensor_requires_grad(tensor);
+        outline.requires_grad = rs_tensor_requires_grad(tensor);
         memcpy(outline.shape, tensor->shape, sizeof outline.shape);
         for (int32_t d = tensor->ndim; d < RESHARD_NDIM_MAX; d++)
             outline.shape[d] = 0;

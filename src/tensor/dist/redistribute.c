@@ -9,6 +9,8 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "base/options.h"
+#include "layout/layout.h"
+#include "spec/spec.h"
 #include "tensor/core/flight.h"
 #include "tensor/core/move.h"
 #include "tensor/dist/axes.h"
@@ -36,19 +38,19 @@ static void forget_layout(void *extra)
 static reshard_status choose_layout(reshard_layout *input, const reshard_tensor *gradient,
                                     reshard_layout **out_layout)
 {
-    const reshard_spec *from = reshard_layout_spec(input);
-    const reshard_spec *now = reshard_layout_spec(gradient->distribution->layout);
-    rs_axes axes = {.mesh = reshard_spec_mesh(from), .count = reshard_spec_cut_count(from)};
-    bool same = rs_mesh_same(axes.mesh, reshard_spec_mesh(now));
+    const reshard_spec *from = input->spec;
+    const reshard_spec *now = gradient->distribution->layout->spec;
+    rs_axes axes = {.mesh = from->mesh, .count = from->cut_count};
+    bool same = rs_mesh_same(axes.mesh, now->mesh);
     bool kept = false;
     for (int32_t i = 0; i < axes.count; i++) {
-        axes.cuts[i] = *reshard_spec_cut(from, i);
+        axes.cuts[i] = from->cuts[i];
         reshard_placement *p = &axes.cuts[i].placement;
         if (p->kind != RESHARD_PARTIAL)
             continue;
         bool stays = false;
-        for (int32_t k = 0; same && k < reshard_spec_cut_count(now); k++) {
-            const reshard_cut *cut = reshard_spec_cut(now, k);
+        for (int32_t k = 0; same && k < now->cut_count; k++) {
+            const reshard_cut *cut = &now->cuts[k];
             stays = stays ||
                     (cut->axis == axes.cuts[i].axis && cut->placement.kind == RESHARD_PARTIAL &&
                      cut->placement.reduction == p->reduction);
@@ -59,8 +61,7 @@ static reshard_status choose_layout(reshard_layout *input, const reshard_tensor 
     }
     if (!kept)
         return rs_gradient_layout(input, out_layout);
-    return rs_axes_layout(&axes, reshard_layout_ndim(input), reshard_layout_shape(input),
-                          out_layout);
+    return rs_axes_layout(&axes, input->ndim, input->shape, out_layout);
 }
 
 /* Brings the gradient into the layout and dtype that the input's gradient has. */
@@ -254,40 +255,6 @@ reshard_tensor *reshard_tensor_redistribute_wait(reshard_redistribution *started
     return record(input, backward_wait, &facts, reshard_layout_retain(started->back), status, made);
 }
 
-/* ---- into an existing tensor ----------------------------------------------------------------- */
-
-static reshard_status check_target(const reshard_tensor *tensor, const reshard_tensor *target)
-{
-    if (target == NULL || target->distribution == NULL)
-        return rs_fail(RESHARD_ERR_INVALID, "the target is %s",
-                       target == NULL ? "NULL" : "a local tensor");
-    if (target->distribution->cache != tensor->distribution->cache)
-        return rs_fail(RESHARD_ERR_INVALID, "the target is distributed over another group");
-    if (!rs_shape_equals(tensor, target))
-        return rs_fail(RESHARD_ERR_INVALID, "%s into %s", rs_tensor_describe(tensor).text,
-                       rs_tensor_describe(target).text);
-    if (target->node != NULL)
-        return rs_fail(RESHARD_ERR_INVALID,
-                       "the target was computed by %s, so it has a gradient of its "
-                       "own; give one that was not",
-                       target->node->name);
-    if (tensor->dtype != target->dtype &&
-        (!rs_dtype_is_float(tensor->dtype) || !rs_dtype_is_float(target->dtype)))
-        return rs_fail(RESHARD_ERR_UNSUPPORTED,
-                       "from %s to %s: casts are between f16, bf16, f32 and f64",
-                       reshard_dtype_name(tensor->dtype), reshard_dtype_name(target->dtype));
-    return RESHARD_OK;
-}
-
-reshard_status reshard_tensor_redistribute_into(reshard_tensor *tensor, reshard_tensor *target)
-{
-    if (tensor == NULL || tensor->distribution == NULL)
-        return rs_fail(RESHARD_ERR_INVALID, "redistribute_into: the tensor is %s",
-                       tensor == NULL ? "NULL" : "local");
-    reshard_status status = rs_redistribute_into(check_target(tensor, target), tensor, target);
-    return rs_fail_within(status, "redistribute_into");
-}
-
 /* ---- to_local -------------------------------------------------------------------------------- */
 
 static void forget_distribution(void *extra)
@@ -399,7 +366,7 @@ reshard_tensor *reshard_tensor_full(reshard_tensor *tensor)
         status = rs_agree(group, status, "full");
         return rs_scope_fail(rs_fail_within(status, "full"));
     }
-    reshard_tensor *whole = reshard_tensor_redistribute(tensor, reshard_layout_spec(layout), NULL);
+    reshard_tensor *whole = reshard_tensor_redistribute(tensor, layout->spec, NULL);
     reshard_layout_release(layout);
     return whole != NULL ? reshard_tensor_to_local(whole, NULL) : NULL;
 }
@@ -411,12 +378,12 @@ reshard_status reshard_tensor_value(reshard_tensor *tensor, double *out_value)
                    ? rs_scope_failed()
                    : rs_fail(RESHARD_ERR_INVALID, "value: the tensor is NULL");
     if (tensor->distribution == NULL)
-        return rs_fail_within(reshard_tensor_item(tensor, out_value), "value");
+        return rs_fail_within(rs_tensor_item(tensor, out_value), "value");
     reshard_tensor *whole = NULL;
     reshard_status status =
         rs_gather_whole(tensor->context, RESHARD_OK, "value", tensor, -1, &whole);
     if (status == RESHARD_OK)
-        status = reshard_tensor_item(whole, out_value);
+        status = rs_tensor_item(whole, out_value);
     reshard_tensor_release(whole);
     return rs_fail_within(status, "value");
 }

@@ -6,6 +6,7 @@
  */
 #include "base/error.h"
 #include "layout/layout.h"
+#include "spec/spec.h"
 #include "tensor/dist/layout_rules.h"
 
 #include <assert.h>
@@ -313,9 +314,8 @@ reshard_status rs_layout_rules_judge(rs_fit *f)
             done |= (uint64_t)1 << axis;
         }
     }
-    for (int32_t axis = 0; status == RESHARD_OK && axis < reshard_mesh_axis_count(f->now[0].mesh);
-         axis++) {
-        bool single = reshard_mesh_axis_size(f->now[0].mesh, axis) == 1;
+    for (int32_t axis = 0; status == RESHARD_OK && axis < f->now[0].mesh->axis_count; axis++) {
+        bool single = f->now[0].mesh->sizes[axis] == 1;
         if ((done >> axis & 1) == 0 && !single)
             status = judge_axis(f, axis);
     }

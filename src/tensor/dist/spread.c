@@ -19,9 +19,11 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "layout/layout.h"
+#include "spec/spec.h"
 #include "tensor/core/move.h"
 #include "tensor/grad/backward.h"
 #include "tensor/grad/gradient.h"
+#include "tensor/grad/node.h"
 
 #include <reshard/group.h>
 
@@ -211,7 +213,7 @@ typedef struct place {
 /* Whether all elements of a tensor lie in the memory of a leaf, which is dense. */
 static bool lies_in(const reshard_tensor *tensor, const reshard_tensor *leaf)
 {
-    assert(reshard_tensor_is_contiguous(leaf));
+    assert(rs_tensor_is_contiguous(leaf));
     int64_t bytes = (int64_t)rs_element_bytes(tensor->dtype), last = 0;
     if (tensor->storage != leaf->storage || tensor->dtype != leaf->dtype)
         return false;
@@ -269,7 +271,7 @@ static reshard_status run_forward(insides *in, const rs_spread *spread)
         .hooks = {.pack = pack_place, .unpack = unpack_place, .forget = forget_place, .user = in}};
     bool wanted[RS_SPREAD_MAX];
     for (int32_t i = 0; i < in->input_count; i++)
-        wanted[i] = spread->inputs[i] != NULL && reshard_tensor_requires_grad(spread->inputs[i]);
+        wanted[i] = spread->inputs[i] != NULL && rs_tensor_requires_grad(spread->inputs[i]);
     if (rs_thread_state_get()->hooks != NULL && rs_op_records(in->input_count, spread->inputs))
         in->fate = KEEP_PLACES;
     return run_shards(in, spread->inputs, wanted, in->fate == KEEP_PLACES ? &places : NULL);
@@ -347,7 +349,7 @@ static void backward_spread(rs_node *node, reshard_tensor *const *gradients,
         status = rs_redistribute(rs_scope_context(), gradients[0], in->output_gradient_layout,
                                  gradients[0]->dtype, &gradient);
     for (int64_t i = 0; i < in->shard_count && status == RESHARD_OK; i++) {
-        if (reshard_tensor_requires_grad(in->outputs[i]))
+        if (rs_tensor_requires_grad(in->outputs[i]))
             status =
                 rs_backward_local(in->outputs[i], gradient->distribution->shards[i], node->retain);
     }
@@ -407,12 +409,11 @@ reshard_tensor *rs_spread_run(rs_spread *spread, reshard_status status)
 
 static reshard_status check_kind(const reshard_tensor *tensor, rs_spread_kind kind)
 {
-    const reshard_spec *spec = reshard_layout_spec(tensor->distribution->layout);
-    for (int32_t i = 0; i < reshard_spec_cut_count(spec); i++) {
-        const reshard_cut *cut = reshard_spec_cut(spec, i);
+    const reshard_spec *spec = tensor->distribution->layout->spec;
+    for (int32_t i = 0; i < spec->cut_count; i++) {
+        const reshard_cut *cut = &spec->cuts[i];
         const reshard_placement *p = &cut->placement;
-        bool is_whole = p->dim != RESHARD_DIM_FLAT &&
-                        reshard_mesh_axis_size(reshard_spec_mesh(spec), cut->axis) == 1;
+        bool is_whole = p->dim != RESHARD_DIM_FLAT && spec->mesh->sizes[cut->axis] == 1;
         bool linear = p->reduction == RESHARD_SUM || p->reduction == RESHARD_AVG;
         if (p->kind == RESHARD_PARTIAL && (kind != RS_SPREAD_LINEAR || !linear))
             return rs_refuse_partial(tensor);
@@ -421,7 +422,7 @@ static reshard_status check_kind(const reshard_tensor *tensor, rs_spread_kind ki
             return rs_fail(RESHARD_ERR_INVALID, "the last dimension is cut by \"%s\"",
                            rs_tensor_describe_layout(tensor).text);
     }
-    if (kind == RS_SPREAD_ROWS && reshard_spec_get_kind(spec) != RESHARD_SPEC_CUTS)
+    if (kind == RS_SPREAD_ROWS && spec->kind != RESHARD_SPEC_CUTS)
         return rs_fail(RESHARD_ERR_INVALID, "the last dimension may be cut by \"%s\"",
                        rs_tensor_describe_layout(tensor).text);
     return RESHARD_OK;

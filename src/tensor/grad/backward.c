@@ -15,6 +15,7 @@
 #include "tensor/core/distribution.h"
 #include "tensor/core/move.h"
 #include "tensor/grad/gradient.h"
+#include "tensor/grad/node.h"
 
 #include <reshard/group.h>
 
@@ -90,7 +91,7 @@ static reshard_status make_own(reshard_context *context, reshard_tensor *gradien
     reshard_tensor *own = NULL;
     bool sole = atomic_load(&gradient->references) == 1 &&
                 atomic_load(&gradient->storage->references) == 1 + passing;
-    if (sole && reshard_tensor_is_contiguous(gradient)) {
+    if (sole && rs_tensor_is_contiguous(gradient)) {
         *out_own = reshard_tensor_retain(gradient);
         return RESHARD_OK;
     }
@@ -251,7 +252,7 @@ static reshard_status check(reshard_tensor *tensor, const reshard_tensor *gradie
         return reshard_scope_status(scope);
     if (tensor == NULL)
         return rs_fail(RESHARD_ERR_INVALID, "backward: the tensor is NULL");
-    if (!reshard_tensor_requires_grad(tensor))
+    if (!rs_tensor_requires_grad(tensor))
         return rs_fail(
             RESHARD_ERR_INVALID,
             "backward: no operation recorded this tensor; does an input require gradients?");

@@ -69,7 +69,7 @@ void rs_node_release(rs_node *node)
 
 /* ---- recording ------------------------------------------------------------------------------- */
 
-static bool wants_gradient(const reshard_tensor *tensor)
+bool rs_tensor_requires_grad(const reshard_tensor *tensor)
 {
     return tensor != NULL && (tensor->requires_grad || tensor->node != NULL);
 }
@@ -78,7 +78,7 @@ bool rs_op_records(int32_t count, reshard_tensor *const *inputs)
 {
     bool wanted = false;
     for (int32_t i = 0; i < count; i++)
-        wanted = wanted || wants_gradient(inputs[i]);
+        wanted = wanted || rs_tensor_requires_grad(inputs[i]);
     return wanted && !rs_thread_state_get()->gradients_off;
 }
 
@@ -286,11 +286,6 @@ reshard_status reshard_tensor_set_requires_grad(reshard_tensor *tensor, int requ
                        reshard_dtype_name(tensor->dtype));
     tensor->requires_grad = requires != 0;
     return RESHARD_OK;
-}
-
-int reshard_tensor_requires_grad(const reshard_tensor *tensor)
-{
-    return wants_gradient(tensor);
 }
 
 reshard_tensor *reshard_tensor_gradient(const reshard_tensor *tensor)

@@ -27,6 +27,9 @@ typedef struct rs_edge {
     reshard_tensor *leaf;
 } rs_edge;
 
+/* True for leaves that collect gradients, and for everything computed from them; false for NULL. */
+bool rs_tensor_requires_grad(const reshard_tensor *tensor);
+
 struct rs_node {
     rs_node_head head;
     rs_references references;

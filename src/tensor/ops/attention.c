@@ -6,6 +6,8 @@
  */
 #ifndef REAL
 #include "base/error.h"
+#include "layout/layout.h"
+#include "spec/spec.h"
 #include "tensor/dist/spread.h"
 #include "tensor/ops/op.h"
 
@@ -166,16 +168,15 @@ static reshard_tensor *attend_local(reshard_tensor *const *inputs, const void *u
 
 static reshard_status check_cuts(reshard_tensor *const *inputs)
 {
-    reshard_spec *spec = inputs[0]->distribution != NULL
-                             ? reshard_layout_spec(inputs[0]->distribution->layout)
-                             : NULL;
-    for (int32_t i = 0; spec != NULL && i < reshard_spec_cut_count(spec); i++) {
-        const reshard_placement *p = &reshard_spec_cut(spec, i)->placement;
+    reshard_spec *spec =
+        inputs[0]->distribution != NULL ? inputs[0]->distribution->layout->spec : NULL;
+    for (int32_t i = 0; spec != NULL && i < spec->cut_count; i++) {
+        const reshard_placement *p = &spec->cuts[i].placement;
         int32_t dim = p->dim < 0 && p->dim != RESHARD_DIM_FLAT ? p->dim + 4 : p->dim;
         if (p->kind == RESHARD_SHARD && dim != 0 && dim != 1)
             return rs_fail(RESHARD_ERR_INVALID, "q is cut otherwise than over batch and heads");
     }
-    if (spec != NULL && reshard_spec_get_kind(spec) != RESHARD_SPEC_CUTS)
+    if (spec != NULL && spec->kind != RESHARD_SPEC_CUTS)
         return rs_fail(RESHARD_ERR_INVALID, "q is cut otherwise than over batch and heads");
     return RESHARD_OK;
 }

@@ -6,6 +6,8 @@
  */
 #ifndef REAL
 #include "base/error.h"
+#include "layout/layout.h"
+#include "spec/spec.h"
 #include "tensor/core/move.h"
 #include "tensor/ops/cut_rows.h"
 #include "tensor/ops/op.h"
@@ -168,15 +170,14 @@ static reshard_status find_factor(reshard_tensor *gradient, double count, double
     reshard_layout *layout = NULL;
     reshard_status status = RESHARD_OK;
     if (gradient->distribution == NULL) {
-        status = reshard_tensor_item(gradient, out_factor);
+        status = rs_tensor_item(gradient, out_factor);
     } else {
-        rs_axes none = {.mesh =
-                            reshard_spec_mesh(reshard_layout_spec(gradient->distribution->layout))};
+        rs_axes none = {.mesh = gradient->distribution->layout->spec->mesh};
         status = rs_axes_layout(&none, 0, NULL, &layout);
         if (status == RESHARD_OK)
             status = rs_redistribute(rs_scope_context(), gradient, layout, gradient->dtype, &whole);
         if (status == RESHARD_OK && rs_part_count(whole) > 0)
-            status = reshard_tensor_item(rs_part_of(whole, 0), out_factor);
+            status = rs_tensor_item(rs_part_of(whole, 0), out_factor);
         reshard_tensor_release(whole);
         reshard_layout_release(layout);
     }

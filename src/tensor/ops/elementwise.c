@@ -7,6 +7,7 @@
 #ifndef REAL
 #include "base/error.h"
 #include "tensor/dist/spread.h"
+#include "tensor/grad/node.h"
 #include "tensor/ops/lockstep.h"
 #include "tensor/ops/op.h"
 #include "tensor/ops/unary.h"
@@ -165,7 +166,7 @@ static reshard_tensor *run_binary(const binary *op, reshard_tensor *a, reshard_t
     /* An input is only saved for gradients that are wanted. */
     for (int32_t i = 0; i < 2; i++) {
         for (int32_t k = 0; k < 2; k++) {
-            if (op->keeps[i][k] && reshard_tensor_requires_grad(inputs[i]))
+            if (op->keeps[i][k] && rs_tensor_requires_grad(inputs[i]))
                 saved[k] = inputs[k];
         }
     }

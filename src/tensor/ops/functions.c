@@ -74,7 +74,7 @@ static double largest_of(reshard_dtype dtype)
 reshard_tensor *reshard_nan_to_num(reshard_tensor *x, double nan, double high, double low)
 {
     /* The limits are those of x, and not of the f32 in which f16 and bf16 are computed. */
-    double largest = x != NULL ? largest_of(reshard_tensor_dtype(x)) : 0;
+    double largest = x != NULL ? largest_of(x->dtype) : 0;
     return rs_unary_run(&number_row, x,
                         (double[RS_UNARY_PARAMETERS]){nan, high >= INFINITY ? largest : high,
                                                       low <= -INFINITY ? -largest : low});

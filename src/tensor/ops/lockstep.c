@@ -39,7 +39,7 @@ static rs_lockstep flatten(const rs_lockstep *walk, reshard_tensor *const *input
 {
     rs_lockstep flat = *walk;
     for (int32_t i = 0; i < walk->count; i++) {
-        if (!rs_shape_equals(inputs[0], inputs[i]) || !reshard_tensor_is_contiguous(inputs[i]))
+        if (!rs_shape_equals(inputs[0], inputs[i]) || !rs_tensor_is_contiguous(inputs[i]))
             return *walk;
         flat.strides[i][0] = 1;
     }

@@ -5,6 +5,7 @@
  */
 #include "base/error.h"
 #include "tensor/dist/spread.h"
+#include "tensor/grad/node.h"
 #include "tensor/ops/op.h"
 #include "tensor/ops/spread_ops.h"
 
@@ -134,8 +135,8 @@ reshard_tensor *reshard_matmul(reshard_tensor *a, reshard_tensor *b)
     }
     status = run_job(&j, &output);
     matmul_facts facts = {j.batch, j.m, j.n, j.k, b->ndim};
-    reshard_tensor *saved[] = {reshard_tensor_requires_grad(b) ? a : NULL,
-                               reshard_tensor_requires_grad(a) ? b : NULL};
+    reshard_tensor *saved[] = {rs_tensor_requires_grad(b) ? a : NULL,
+                               rs_tensor_requires_grad(a) ? b : NULL};
     rs_recipe recipe = {"matmul",
                         backward_matmul,
                         2,
@@ -165,7 +166,8 @@ reshard_tensor *reshard_bmm(reshard_tensor *a, int transpose_a, reshard_tensor *
 static reshard_tensor *sum_rows(reshard_tensor *gradient, int64_t rows, int64_t n)
 {
     int64_t shape[] = {rows, n};
-    return reshard_sum_dim(reshard_tensor_reshape(gradient, 2, shape), 0);
+    return reshard_reduce_dims(reshard_tensor_reshape(gradient, 2, shape), RESHARD_SUM, 1,
+                               (int32_t[]){0}, 0);
 }
 
 /* x is m by k, the weight n by k. */
@@ -232,8 +234,8 @@ reshard_tensor *reshard_linear(reshard_tensor *x, reshard_tensor *weight, reshar
         status = sum != NULL ? RESHARD_OK : rs_scope_failed();
     }
     linear_facts facts = {j.m, n, k};
-    reshard_tensor *saved[] = {reshard_tensor_requires_grad(weight) ? x : NULL,
-                               reshard_tensor_requires_grad(x) ? weight : NULL};
+    reshard_tensor *saved[] = {rs_tensor_requires_grad(weight) ? x : NULL,
+                               rs_tensor_requires_grad(x) ? weight : NULL};
     rs_recipe recipe = {"linear", backward_linear, bias != NULL ? 3 : 2,       inputs, 2,
                         saved,    .facts = &facts, .facts_bytes = sizeof facts};
     return rs_op_end(&recipe, status, output);

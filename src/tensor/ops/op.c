@@ -44,7 +44,7 @@ reshard_status rs_check_indices(const reshard_tensor *indices)
 
 reshard_status rs_check_index_range(const reshard_tensor *indices, int64_t limit)
 {
-    assert(indices->dtype == RESHARD_I64 && reshard_tensor_is_contiguous(indices));
+    assert(indices->dtype == RESHARD_I64 && rs_tensor_is_contiguous(indices));
     const int64_t *values = (const void *)indices->data;
     for (int64_t i = 0; i < indices->volume; i++) {
         if (values[i] < 0 || values[i] >= limit)

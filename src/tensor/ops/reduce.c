@@ -219,52 +219,35 @@ static reshard_status find_dims(const reshard_tensor *x, int32_t count, const in
     return RESHARD_OK;
 }
 
-static reshard_tensor *reduce(rs_reducing r, reshard_tensor *x, int32_t count, const int32_t *dims)
+reshard_tensor *reshard_reduce_dims(reshard_tensor *x, reshard_reduction reduction, int32_t count,
+                                    const int32_t *dims, int keep)
 {
+    static const char *const names[RESHARD_REDUCTION_COUNT] = {[RESHARD_SUM] = "sum_dims",
+                                                               [RESHARD_AVG] = "mean_dims",
+                                                               [RESHARD_MIN] = "min_dims",
+                                                               [RESHARD_MAX] = "max_dims"};
+    bool known =
+        (int)reduction >= 0 && reduction < RESHARD_REDUCTION_COUNT && names[reduction] != NULL;
+    rs_reducing r = {.name = known ? names[reduction] : "reduce_dims",
+                     .reduction = reduction,
+                     .keep = keep != 0};
     if (!rs_op_begin(r.name, 1, &x))
         return NULL;
-    reshard_status status = find_dims(x, count, dims, &r);
+    reshard_status status =
+        known ? find_dims(x, count, dims, &r)
+              : rs_fail(RESHARD_ERR_UNSUPPORTED, "by %s", reshard_reduction_name(reduction));
     if (status != RESHARD_OK)
         return rs_scope_fail(rs_fail_within(status, "%s", r.name));
     return x->distribution != NULL ? rs_spread_reduce(x, &r) : rs_reduce_local(x, &r);
 }
 
-reshard_tensor *reshard_sum_dim(reshard_tensor *x, int32_t dim)
-{
-    return reduce((rs_reducing){.name = "sum_dim", .reduction = RESHARD_SUM}, x, 1, &dim);
-}
-
-reshard_tensor *reshard_sum_dims(reshard_tensor *x, int32_t count, const int32_t *dims, int keep)
-{
-    return reduce((rs_reducing){.name = "sum_dims", .reduction = RESHARD_SUM, .keep = keep != 0}, x,
-                  count, dims);
-}
-
-reshard_tensor *reshard_mean_dims(reshard_tensor *x, int32_t count, const int32_t *dims, int keep)
-{
-    return reduce((rs_reducing){.name = "mean_dims", .reduction = RESHARD_AVG, .keep = keep != 0},
-                  x, count, dims);
-}
-
-reshard_tensor *reshard_max_dims(reshard_tensor *x, int32_t count, const int32_t *dims, int keep)
-{
-    return reduce((rs_reducing){.name = "max_dims", .reduction = RESHARD_MAX, .keep = keep != 0}, x,
-                  count, dims);
-}
-
-reshard_tensor *reshard_min_dims(reshard_tensor *x, int32_t count, const int32_t *dims, int keep)
-{
-    return reduce((rs_reducing){.name = "min_dims", .reduction = RESHARD_MIN, .keep = keep != 0}, x,
-                  count, dims);
-}
-
 reshard_tensor *rs_sum_to(reshard_tensor *gradient, int32_t ndim, const int64_t *shape)
 {
     while (gradient != NULL && gradient->ndim > ndim)
-        gradient = reshard_sum_dim(gradient, 0);
+        gradient = reshard_reduce_dims(gradient, RESHARD_SUM, 1, (int32_t[]){0}, 0);
     for (int32_t d = 0; gradient != NULL && d < ndim; d++) {
         if (gradient->shape[d] != shape[d])
-            gradient = reshard_sum_dims(gradient, 1, &d, 1);
+            gradient = reshard_reduce_dims(gradient, RESHARD_SUM, 1, &d, 1);
     }
     return gradient;
 }

@@ -3,6 +3,7 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "layout/layout.h"
+#include "spec/spec.h"
 #include "tensor/core/scope.h"
 #include "tensor/dist/axes.h"
 #include "tensor/grad/gradient.h"
@@ -18,12 +19,12 @@
 static reshard_status swap_layout(const reshard_tensor *tensor, int32_t a, int32_t b,
                                   reshard_layout **out_layout)
 {
-    const reshard_spec *spec = reshard_layout_spec(tensor->distribution->layout);
-    rs_axes axes = {.mesh = reshard_spec_mesh(spec), .count = reshard_spec_cut_count(spec)};
+    const reshard_spec *spec = tensor->distribution->layout->spec;
+    rs_axes axes = {.mesh = spec->mesh, .count = spec->cut_count};
     int64_t shape[RESHARD_NDIM_MAX];
-    bool fits = reshard_spec_get_kind(spec) == RESHARD_SPEC_CUTS;
+    bool fits = spec->kind == RESHARD_SPEC_CUTS;
     for (int32_t i = 0; fits && i < axes.count; i++) {
-        axes.cuts[i] = *reshard_spec_cut(spec, i);
+        axes.cuts[i] = spec->cuts[i];
         reshard_placement *p = &axes.cuts[i].placement;
         fits = p->kind != RESHARD_SHARD || p->dim != RESHARD_DIM_FLAT;
         if (p->kind == RESHARD_SHARD && p->dim < 0 && fits)
@@ -251,7 +252,7 @@ bool rs_spread_labels(reshard_tensor **t)
     reshard_status status = rs_axes_layout(&rows, t[1]->ndim, t[1]->shape, &layout);
     if (status != RESHARD_OK)
         return rs_scope_fail(rs_fail_within(status, "cross_entropy_loss")) != NULL;
-    t[1] = reshard_tensor_redistribute(t[1], reshard_layout_spec(layout), NULL);
+    t[1] = reshard_tensor_redistribute(t[1], layout->spec, NULL);
     reshard_layout_release(layout);
     return t[1] != NULL;
 }

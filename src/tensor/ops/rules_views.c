@@ -7,6 +7,7 @@
  */
 #include "base/error.h"
 #include "layout/layout.h"
+#include "spec/spec.h"
 #include "tensor/dist/axes.h"
 #include "tensor/grad/gradient.h"
 #include "tensor/grad/node.h"
@@ -210,8 +211,7 @@ static reshard_status follow_dims(const reshard_tensor *x, const int64_t *shape,
         parts[d] = 1;
     for (int32_t i = 0; i < axes->count; i++) {
         if (axes->cuts[i].placement.kind == RESHARD_SHARD)
-            parts[axes->cuts[i].placement.dim] *=
-                reshard_mesh_axis_size(axes->mesh, axes->cuts[i].axis);
+            parts[axes->cuts[i].placement.dim] *= axes->mesh->sizes[axes->cuts[i].axis];
     }
     for (int32_t i = 0; i < axes->count; i++) {
         reshard_placement *p = &axes->cuts[i].placement;

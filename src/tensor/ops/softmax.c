@@ -74,8 +74,8 @@ static reshard_status read_options(const reshard_tensor *logits,
     return RESHARD_OK;
 }
 
-reshard_tensor *reshard_cross_entropy_with(reshard_tensor *logits, reshard_tensor *labels,
-                                           const reshard_cross_entropy_options *options)
+reshard_tensor *reshard_cross_entropy(reshard_tensor *logits, reshard_tensor *labels,
+                                      const reshard_cross_entropy_options *options)
 {
     reshard_tensor *inputs[] = {logits, labels};
     reshard_cross_entropy_options read = {0};
@@ -94,24 +94,14 @@ reshard_tensor *reshard_cross_entropy_with(reshard_tensor *logits, reshard_tenso
     return rs_cut_cross_entropy(logits, labels, &read, 0);
 }
 
-reshard_tensor *reshard_cross_entropy(reshard_tensor *logits, reshard_tensor *labels)
-{
-    return reshard_cross_entropy_with(logits, labels, NULL);
-}
-
-reshard_tensor *reshard_cross_entropy_loss_with(reshard_tensor *logits, reshard_tensor *labels,
-                                                const reshard_cross_entropy_options *options)
+reshard_tensor *reshard_cross_entropy_loss(reshard_tensor *logits, reshard_tensor *labels,
+                                           const reshard_cross_entropy_options *options)
 {
     reshard_tensor *inputs[] = {logits, labels};
     if (logits == NULL || labels == NULL || !rs_lift("cross_entropy_loss", -1, 2, inputs) ||
         !rs_spread_labels(inputs))
         return NULL;
-    return reshard_cross_entropy_with(inputs[0], inputs[1], options);
-}
-
-reshard_tensor *reshard_cross_entropy_loss(reshard_tensor *logits, reshard_tensor *labels)
-{
-    return reshard_cross_entropy_loss_with(logits, labels, NULL);
+    return reshard_cross_entropy(inputs[0], inputs[1], options);
 }
 
 #else

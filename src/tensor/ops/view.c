@@ -245,7 +245,7 @@ reshard_tensor *reshard_tensor_contiguous(reshard_tensor *tensor)
 {
     if (!rs_op_begin("contiguous", 1, &tensor))
         return NULL;
-    if (tensor->distribution != NULL || reshard_tensor_is_contiguous(tensor))
+    if (tensor->distribution != NULL || rs_tensor_is_contiguous(tensor))
         return tensor;
     reshard_tensor *dense = NULL;
     reshard_status status = rs_tensor_densify(rs_scope_context(), tensor, &dense);

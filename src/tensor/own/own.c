@@ -166,18 +166,18 @@ static reshard_status run_forward(making *m, int64_t part, reshard_tensor *const
 {
     const reshard_operation *o = &m->r->operation;
     reshard_tensor *parts[RS_OWN_MOST] = {NULL}, *given[RS_OWN_MOST] = {NULL};
-    reshard_operation_call call = {.record = m->r,
-                                   .part = part,
-                                   .forward = true,
-                                   .inputs = parts,
-                                   .saved = m->saved + part * o->saved_count,
-                                   .shards = m->shards};
+    rs_own_call call = {.shown = {.data = m->r->data, .inputs = parts},
+                        .record = m->r,
+                        .part = part,
+                        .forward = true,
+                        .saved = m->saved + part * o->saved_count,
+                        .shards = m->shards};
     reshard_scope scope;
     rs_scope_enter(&scope, m->context);
     (void)reshard_set_gradients_enabled(0);
     reshard_status status = rs_own_take_part(m->r, part, o->input_count, inputs, parts);
     if (status == RESHARD_OK)
-        status = rs_own_judge_return(o->forward(&call, parts, given), "forward");
+        status = rs_own_judge_return(o->forward(&call.shown, parts, given), "forward");
     if (status == RESHARD_OK)
         status = keep_outputs(m, part, given);
     if (status != RESHARD_OK)

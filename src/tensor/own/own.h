@@ -47,16 +47,15 @@ typedef struct rs_own_record {
     reshard_layout *input_layouts[RS_OWN_MOST]; /* on shards */
 } rs_own_record;
 
-struct reshard_operation_call {
+typedef struct rs_own_call {
+    reshard_operation_call shown; /* must be first: callbacks hand it back */
     const rs_own_record *record;
     int64_t part;
     bool forward;
-    reshard_tensor *const *inputs, *const *outputs; /* dense; entries may be NULL */
-    reshard_tensor **saved;                         /* by slot; references in forward */
-    bool wanted[RS_OWN_MOST];
+    reshard_tensor **saved; /* forward: by slot, references */
     /* Forward, on shards: this rank's shards of each output. */
     reshard_shards *const *shards;
-};
+} rs_own_call;
 
 /* Gives this part of each tensor, dense, in the innermost scope. Entries may be NULL. */
 reshard_status rs_own_take_part(const rs_own_record *record, int64_t part, int32_t count,

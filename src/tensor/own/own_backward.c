@@ -116,10 +116,13 @@ static reshard_status run_backward(backing *b, int64_t part)
     reshard_tensor *inputs[RS_OWN_MOST] = {NULL}, *outputs[RS_OWN_MOST] = {NULL},
                    *gradients[RS_OWN_MOST] = {NULL};
     reshard_tensor *saved[RS_OWN_MOST] = {NULL}, *given[RS_OWN_MOST] = {NULL};
-    reshard_operation_call call = {
-        .record = b->r, .part = part, .inputs = inputs, .outputs = outputs, .saved = saved};
+    rs_own_call call = {
+        .shown = {.data = b->r->data, .inputs = inputs, .outputs = outputs, .saved = saved},
+        .record = b->r,
+        .part = part};
     reshard_scope scope;
-    memcpy(call.wanted, b->wanted, sizeof call.wanted);
+    for (int32_t i = 0; i < o->input_count; i++)
+        call.shown.wants[i] = b->wanted[i];
     rs_scope_enter(&scope, rs_scope_context());
     reshard_status status = rs_own_take_part(b->r, part, o->input_count, b->inputs, inputs);
     if (status == RESHARD_OK)
@@ -129,7 +132,7 @@ static reshard_status run_backward(backing *b, int64_t part)
     if (status == RESHARD_OK)
         status = unpack_part(b, part, saved);
     if (status == RESHARD_OK)
-        status = rs_own_judge_return(o->backward(&call, gradients, given), "backward");
+        status = rs_own_judge_return(o->backward(&call.shown, gradients, given), "backward");
     if (status == RESHARD_OK)
         status = keep_gradients(b, part, given);
     if (status != RESHARD_OK)

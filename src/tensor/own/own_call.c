@@ -95,13 +95,9 @@ static bool is_below(int32_t index, int32_t count)
     return index >= 0 && index < count;
 }
 
-const void *reshard_operation_data(const reshard_operation_call *call)
+reshard_tensor *reshard_operation_result(reshard_operation_call *shown, int32_t index)
 {
-    return call->record->data;
-}
-
-reshard_tensor *reshard_operation_result(reshard_operation_call *call, int32_t index)
-{
+    const rs_own_call *call = (const rs_own_call *)(const void *)shown;
     const rs_own_record *r = call->record;
     reshard_tensor *made = NULL;
     if (rs_thread_state_get()->scope->status != RESHARD_OK)
@@ -114,9 +110,10 @@ reshard_tensor *reshard_operation_result(reshard_operation_call *call, int32_t i
     return rs_scope_finish(status, made);
 }
 
-reshard_status reshard_operation_save(reshard_operation_call *call, int32_t slot,
+reshard_status reshard_operation_save(reshard_operation_call *shown, int32_t slot,
                                       reshard_tensor *tensor)
 {
+    const rs_own_call *call = (const rs_own_call *)(const void *)shown;
     if (tensor == NULL)
         return rs_scope_failed();
     if (!is_below(slot, call->record->operation.saved_count))
@@ -128,29 +125,8 @@ reshard_status reshard_operation_save(reshard_operation_call *call, int32_t slot
     return rs_tensor_alias(call->record->context, tensor, &call->saved[slot]);
 }
 
-reshard_tensor *reshard_operation_input(const reshard_operation_call *call, int32_t index)
-{
-    return is_below(index, call->record->operation.input_count) ? call->inputs[index] : NULL;
-}
-
-reshard_tensor *reshard_operation_saved_output(const reshard_operation_call *call, int32_t index)
-{
-    bool there = call->outputs != NULL && is_below(index, call->record->operation.output_count);
-    return there ? call->outputs[index] : NULL;
-}
-
-reshard_tensor *reshard_operation_saved(const reshard_operation_call *call, int32_t slot)
-{
-    return is_below(slot, call->record->operation.saved_count) ? call->saved[slot] : NULL;
-}
-
-int reshard_operation_wants(const reshard_operation_call *call, int32_t input)
-{
-    return is_below(input, call->record->operation.input_count) && call->wanted[input];
-}
-
 /* Where this rank's part of a tensor begins. layout: NULL if it is whole. */
-static reshard_status find_offset(const reshard_operation_call *call, int32_t ndim,
+static reshard_status find_offset(const rs_own_call *call, int32_t ndim,
                                   const reshard_layout *layout, int64_t *out_offset)
 {
     reshard_shards *shards = NULL;
@@ -170,22 +146,16 @@ static reshard_status find_offset(const reshard_operation_call *call, int32_t nd
     return status;
 }
 
-reshard_status reshard_operation_input_offset(const reshard_operation_call *call, int32_t index,
-                                              int64_t *out_offset)
+reshard_status reshard_operation_offset(const reshard_operation_call *shown, int of_output,
+                                        int32_t index, int64_t *out_offset)
 {
+    const rs_own_call *call = (const rs_own_call *)(const void *)shown;
     const rs_own_record *r = call->record;
-    if (!is_below(index, r->operation.input_count))
-        return rs_fail(RESHARD_ERR_RANGE, "input %d of %d", index, r->operation.input_count);
-    return find_offset(call, r->inputs[index].ndim, r->on_shards ? r->input_layouts[index] : NULL,
-                       out_offset);
-}
-
-reshard_status reshard_operation_output_offset(const reshard_operation_call *call, int32_t index,
-                                               int64_t *out_offset)
-{
-    const rs_own_record *r = call->record;
-    if (!is_below(index, r->operation.output_count))
-        return rs_fail(RESHARD_ERR_RANGE, "output %d of %d", index, r->operation.output_count);
-    return find_offset(call, r->outputs[index].ndim,
-                       r->on_shards ? r->layouts.outputs[index] : NULL, out_offset);
+    int32_t count = of_output ? r->operation.output_count : r->operation.input_count;
+    if (!is_below(index, count))
+        return rs_fail(RESHARD_ERR_RANGE, "%s %d of %d", of_output ? "output" : "input", index,
+                       count);
+    const reshard_layout *layout = of_output ? r->layouts.outputs[index] : r->input_layouts[index];
+    return find_offset(call, of_output ? r->outputs[index].ndim : r->inputs[index].ndim,
+                       r->on_shards ? layout : NULL, out_offset);
 }

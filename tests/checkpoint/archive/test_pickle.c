@@ -5,6 +5,7 @@
 #include "checkpoint/archive/pickle_write.h"
 #include "tests/support/check.h"
 #include "tests/support/context.h"
+#include "tests/support/info.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -268,11 +269,11 @@ static void test_pickle__memory_bound(void **state)
         assert_int_equal(reshard_context_create(NULL, &context), RESHARD_OK);
         reshard_status status = rs_pickle_read(context, "input", bytes, count, &pickle, &used);
         assert_int_equal(status, strlen(rows[i].end) != 0 ? RESHARD_OK : RESHARD_ERR_SYNTAX);
-        size_t peak = reshard_context_bytes_peak(context);
+        size_t peak = info_memory(context).bytes_peak;
         if (peak > 128 * count)
             fail_msg("%s: %zu bytes of memory for %zu", rows[i].pattern, peak, count);
         rs_pickle_destroy(pickle);
-        assert_int_equal(reshard_context_bytes(context), 0);
+        assert_int_equal(info_memory(context).bytes, 0);
         reshard_context_destroy(context);
     }
     free(bytes);

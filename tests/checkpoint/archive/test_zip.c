@@ -6,6 +6,7 @@
 #include "checkpoint/archive/zip_write.h"
 #include "tests/support/check.h"
 #include "tests/support/context.h"
+#include "tests/support/info.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -228,7 +229,7 @@ static void test_zip__file_faults(void **state)
         reshard_status status = write_and_read(context, path);
         done = f.left >= 0;
         assert_int_equal(status, done ? RESHARD_OK : RESHARD_ERR_IO);
-        assert_int_equal(reshard_context_bytes(context), 0);
+        assert_int_equal(info_memory(context).bytes, 0);
         reshard_context_destroy(context);
     }
     assert_true(turn > 30);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A conversion as the API has it: what it tells before it runs, and what a run reports. */
+#include "layout/layout.h"
 #include "tests/checkpoint/convert_case.h"
 #include "tests/support/check.h"
+#include "tests/support/info.h"
 
 #include <reshard/comparison.h>
 
@@ -100,8 +102,10 @@ static void test_conversion__tensors(void **state)
         .size = sizeof options, .to = "tp=3", .rules = files.rules};
     reshard_cuts *cuts = NULL;
     assert_int_equal(reshard_cuts_create(checkpoint, &options, &cuts), RESHARD_OK);
-    assert_int_equal(reshard_cuts_tensor_count(cuts), 6);
-    assert_non_null(strstr(reshard_cuts_rules(cuts), "rules"));
+    reshard_cuts_info info = {.size = sizeof info};
+    assert_int_equal(reshard_cuts_get_info(cuts, &info), RESHARD_OK);
+    assert_int_equal(info.tensor_count, 6);
+    assert_non_null(strstr(info.rules, "rules"));
     for (int64_t i = 0; i < 6; i++) {
         reshard_conversion_tensor cut = {.size = sizeof cut};
         assert_int_equal(reshard_cuts_get_tensor(cuts, i, &cut), RESHARD_OK);
@@ -110,7 +114,7 @@ static void test_conversion__tensors(void **state)
         assert_string_equal(cut.cut, rows[i].cut);
         assert_int_equal(cut.rule_line, rows[i].line);
         assert_memory_equal(cut.local_shape, rows[i].local, sizeof rows[i].local);
-        assert_int_equal(reshard_layout_rank_count(cut.layout), 3);
+        assert_int_equal(cut.layout->rank_count, 3);
         assert_int_equal(reshard_conversion_get_tensor(conversion, i, &found), RESHARD_OK);
         assert_memory_equal(cut.padded_shape, found.padded_shape, 2 * sizeof(int64_t));
         assert_true(reshard_layout_equals(cut.layout, found.layout));
@@ -185,7 +189,7 @@ static void test_conversion__plan_only(void **state)
     reshard_comparison *comparison = NULL;
     static char memory[TENSOR_BYTES];
     assert_int_equal(reshard_checkpoint_open(NULL, files.source, &opening, &opened), RESHARD_OK);
-    assert_int_equal(reshard_checkpoint_tensor_count(opened), 6);
+    assert_int_equal(info_checkpoint(opened).tensor_count, 6);
     assert_int_equal(reshard_conversion_create(NULL, opened, &options, &planned), RESHARD_OK);
     assert_int_equal(reshard_conversion_run(planned, files.target, NULL, NULL),
                      RESHARD_ERR_INVALID);

@@ -3,6 +3,8 @@
 #define _XOPEN_SOURCE 700
 #include "tests/checkpoint/format/format_case.h"
 
+#include "tests/support/info.h"
+
 #include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,8 +86,8 @@ reshard_checkpoint *format_case_check(const char *name, const reshard_checkpoint
 {
     char found[512] = "";
     reshard_checkpoint *checkpoint = format_case_open(name, options);
-    assert_string_equal(reshard_checkpoint_format(checkpoint), format);
-    for (int64_t i = 0; i < reshard_checkpoint_tensor_count(checkpoint); i++) {
+    assert_string_equal(info_checkpoint(checkpoint).format, format);
+    for (int64_t i = 0; i < info_checkpoint(checkpoint).tensor_count; i++) {
         reshard_stored_tensor tensor = {.size = sizeof tensor};
         assert_int_equal(reshard_checkpoint_tensor(checkpoint, i, &tensor), RESHARD_OK);
         size_t length = strlen(found);

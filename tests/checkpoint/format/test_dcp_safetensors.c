@@ -34,8 +34,8 @@ static void test_dcp_safetensors__pieces(void **state)
                U8("w.1", "[2,1]", "0", "2"), "ad");
     reshard_checkpoint *checkpoint = format_case_check("", NULL, "dcp-safetensors", "w");
     format_case_data(checkpoint, "w", "abcdef", 2, 0);
-    assert_non_null(
-        strstr(reshard_checkpoint_note(checkpoint, 0), "do not give the full shape of 1"));
+    assert_non_null(strstr(reshard_checkpoint_note(checkpoint, RESHARD_NOTE, 0),
+                           "do not give the full shape of 1"));
     reshard_checkpoint_destroy(checkpoint);
     /* Files that say everything leave nothing to note. */
     write_part("x.safetensors", AT("0,1"), SHAPES("[2,3]") ",\"RESHARD_FILES\":\"2\"",
@@ -44,7 +44,7 @@ static void test_dcp_safetensors__pieces(void **state)
                U8("w", "[2,1]", "0", "2"), "ad");
     checkpoint = format_case_check("", NULL, "dcp-safetensors", "w");
     format_case_data(checkpoint, "w", "abcdef", 2, 0);
-    assert_null(reshard_checkpoint_note(checkpoint, 0));
+    assert_null(reshard_checkpoint_note(checkpoint, RESHARD_NOTE, 0));
     reshard_checkpoint_destroy(checkpoint);
 }
 
@@ -108,7 +108,7 @@ static void test_dcp_safetensors__written(void **state)
     reshard_checkpoint *made = format_case_check("out", NULL, "dcp-safetensors", "empty,v,w");
     format_case_data(made, "w", "abcdef", 2, 0);
     format_case_data(made, "v", "xyz", 1, 0);
-    assert_null(reshard_checkpoint_note(made, 0));
+    assert_null(reshard_checkpoint_note(made, RESHARD_NOTE, 0));
     reshard_checkpoint_destroy(made);
     assert_int_equal(remove(format_case_path("out/shard-00002-model-00001-of-00001.safetensors")),
                      0);

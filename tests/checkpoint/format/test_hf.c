@@ -23,9 +23,9 @@ static void test_hf__index(void **state)
     reshard_checkpoint *checkpoint = format_case_check("", NULL, "hf", "v,w");
     format_case_data(checkpoint, "w", "abcdef", 1, 0);
     format_case_data(checkpoint, "v", "yz", 1, 0);
-    assert_string_equal(reshard_checkpoint_note(checkpoint, 0),
+    assert_string_equal(reshard_checkpoint_note(checkpoint, RESHARD_NOTE, 0),
                         "left out: 1 file that the index does not list (\"stale.safetensors\")");
-    assert_string_equal(reshard_checkpoint_note(checkpoint, 1),
+    assert_string_equal(reshard_checkpoint_note(checkpoint, RESHARD_NOTE, 1),
                         "left out: 1 tensor that the index does not name (\"extra\")");
     reshard_checkpoint_destroy(checkpoint);
     /* By its own name, and that of a variant. */
@@ -87,7 +87,7 @@ static void test_hf__written(void **state)
         "{\"__metadata__\":{\"format\":\"pt\"}," U8("c", "[1]", "0", "1") "}", "h");
     reshard_checkpoint *made = format_case_check("out", NULL, "hf", "a,b,c");
     format_case_data(made, "b", "defg", 1, 0);
-    assert_null(reshard_checkpoint_note(made, 0));
+    assert_null(reshard_checkpoint_note(made, RESHARD_NOTE, 0));
     reshard_checkpoint_destroy(made);
     /* One file needs no index, and is then no Hugging Face folder to look at. */
     options.shard_bytes_max = 0;

@@ -30,7 +30,8 @@ static void test_rank_files__pieces_and_copies(void **state)
     format_case_data(checkpoint, "w", "abcdef", 2, 0);
     format_case_data(checkpoint, "v", "yz", 1, 1);
     assert_string_equal(reshard_checkpoint_file_name(checkpoint, 0), "rank-9.safetensors");
-    assert_non_null(strstr(reshard_checkpoint_note(checkpoint, 0), "split by rules of"));
+    assert_non_null(
+        strstr(reshard_checkpoint_note(checkpoint, RESHARD_NOTE, 0), "split by rules of"));
     reshard_checkpoint_destroy(checkpoint);
     /* A mesh may number its ranks otherwise; files are in the order of ranks. */
     options.from = "tp=2[1,0]";

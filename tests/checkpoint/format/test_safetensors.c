@@ -2,6 +2,8 @@
 /* One safetensors file, or a folder of them: whole tensors, each name once. */
 #include "tests/checkpoint/format/format_case.h"
 
+#include "tests/support/info.h"
+
 #define W "\"w\":{\"dtype\":\"U8\",\"shape\":[2,3],\"data_offsets\":[0,6]}"
 
 static void test_safetensors__a_file(void **state)
@@ -13,7 +15,7 @@ static void test_safetensors__a_file(void **state)
     reshard_checkpoint *checkpoint = format_case_check("x.safetensors", NULL, "safetensors", "v,w");
     format_case_data(checkpoint, "w", "abcdef", 1, 0);
     format_case_data(checkpoint, "v", "yz", 1, 0);
-    assert_int_equal(reshard_checkpoint_bytes(checkpoint), 8);
+    assert_int_equal(info_checkpoint(checkpoint).bytes, 8);
     reshard_checkpoint_destroy(checkpoint);
     /* By its contents alone, as the blobs of the hub's cache are named. */
     format_case_safetensors("0123abcd", "{" W "}", "abcdef");

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "map_case.h"
 
+#include "checkpoint/maps/resolve.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -179,7 +181,7 @@ void map_case_run(const char *map_text, reshard_map_side side, const char *tenso
         status = reshard_map_resolve(map, side, given.count, given.tensors, &options, &result);
     if (status != RESHARD_OK)
         add(&to, "%s", reshard_error_text());
-    for (int64_t t = 0; result != NULL && t < reshard_map_result_target_count(result); t++)
+    for (int64_t t = 0; result != NULL && t < result->target_count; t++)
         add_target(&to, &given, result, t);
     if (result != NULL)
         add_uses(&to, &given, result);

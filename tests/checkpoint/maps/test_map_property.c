@@ -6,6 +6,7 @@
  * coordinates are. The oracle's trees are printed as the map that the library gets.
  */
 #include "checkpoint/maps/maps.h"
+#include "checkpoint/maps/resolve.h"
 #include "map_case.h"
 #include "tests/support/check.h"
 #include "tests/support/harness.h"
@@ -406,8 +407,8 @@ static const char *check_plan(const reshard_map_result *result, int count,
 {
     static reshard_plan_tensor sources[COPIES_MAX * TERMS_MAX], targets[COPIES_MAX * TERMS_MAX];
     static reshard_strided_link links[4096];
-    int64_t target_count = reshard_map_result_target_count(result);
-    int64_t link_count = reshard_map_result_link_count(result);
+    int64_t target_count = result->target_count;
+    int64_t link_count = result->link_count;
     reshard_plan *plan = NULL;
     const char *wrong = NULL;
     if (link_count > 4096)
@@ -482,7 +483,7 @@ static const char *check_side(reshard_map *map, int side, int from_count, const 
         RESHARD_OK)
         return reshard_error_text();
     const char *wrong = NULL;
-    if (reshard_map_result_target_count(result) != to_count)
+    if (result->target_count != to_count)
         wrong = "another number of targets";
     for (int64_t i = 0; i < to_count && wrong == NULL; i++)
         wrong = check_target(result, i, read, from, to_count, to);
@@ -503,7 +504,7 @@ static const char *check_compose(reshard_map *map, int count, const tensor *tens
             (reshard_map_tensor){tensors[i].name, RESHARD_F32, tensors[i].ndim, tensors[i].shape};
     if (reshard_map_resolve(map, RESHARD_MAP_LEFT, count, read, NULL, &there) != RESHARD_OK)
         return reshard_error_text();
-    int64_t made = reshard_map_result_target_count(there);
+    int64_t made = there->target_count;
     for (int64_t i = 0; i < made; i++) {
         reshard_map_target target = {.size = sizeof target};
         if (reshard_map_result_target(there, i, &target) != RESHARD_OK)
@@ -513,7 +514,7 @@ static const char *check_compose(reshard_map *map, int count, const tensor *tens
     if (reshard_map_resolve(map, RESHARD_MAP_RIGHT, made, between, NULL, &back) != RESHARD_OK ||
         rs_map_compose(there, back, &both) != RESHARD_OK)
         wrong = reshard_error_text();
-    else if (reshard_map_result_target_count(both) != count)
+    else if (both->target_count != count)
         wrong = "composing makes another number of targets";
     for (int64_t i = 0; i < count && wrong == NULL; i++)
         wrong = check_target(both, i, read, tensors, count, tensors);

@@ -4,6 +4,7 @@
  * names begin with "optim." are states: optim.NAME.KIND.
  */
 #include "checkpoint/maps/maps.h"
+#include "checkpoint/maps/resolve.h"
 #include "map_case.h"
 #include "tests/support/check.h"
 
@@ -49,7 +50,7 @@ static void run(const char *text, const char *tensors, char *out, size_t capacit
                                 &result);
     if (status != RESHARD_OK)
         (void)snprintf(out, capacity, "%s", reshard_error_text());
-    for (int64_t t = 0; result != NULL && t < reshard_map_result_target_count(result); t++) {
+    for (int64_t t = 0; result != NULL && t < result->target_count; t++) {
         reshard_map_target target = {.size = sizeof target};
         int64_t volume = 1, elements[64];
         assert_int_equal(reshard_map_result_target(result, t, &target), RESHARD_OK);
