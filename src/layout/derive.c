@@ -38,14 +38,14 @@ static reshard_status clone_mesh(reshard_context *context, const reshard_mesh *m
                                  reshard_mesh **out_mesh)
 {
     const char *names[RESHARD_AXES_MAX];
-    int32_t size = reshard_mesh_size(mesh), count = reshard_mesh_axis_count(mesh);
+    int32_t size = mesh->size, count = mesh->axis_count;
     int32_t *ranks = rs_allocate_array(context, (size_t)size, sizeof *ranks);
     if (ranks == NULL)
         return rs_allocation_status();
     for (int32_t i = 0; i < size; i++)
         ranks[i] = reshard_mesh_rank_at(mesh, i);
     for (int32_t i = 0; i < count; i++)
-        names[i] = reshard_mesh_axis_name(mesh, i);
+        names[i] = mesh->names[i];
     reshard_status status =
         reshard_mesh_create(context, count, names, mesh->sizes, ranks, out_mesh);
     rs_release(context, ranks, (size_t)size * sizeof *ranks);
@@ -65,7 +65,7 @@ reshard_status rs_layout_clone(reshard_context *context, const reshard_layout *l
         if (status == RESHARD_OK)
             status = reshard_spec_create(context, mesh, spec->cut_count, spec->cuts, &made);
     } else if (spec->kind == RESHARD_SPEC_CALLBACK) {
-        status = reshard_layout_all_shards(layout, &shards);
+        status = reshard_layout_shards(layout, RESHARD_ALL_RANKS, &shards);
         if (status == RESHARD_OK)
             status = reshard_spec_boxes(context, spec->cover, layout->ndim, layout->shape,
                                         shards->count, shards->items, &made);
