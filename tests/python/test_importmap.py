@@ -172,7 +172,7 @@ class TestImportMap(unittest.TestCase):
         self.assertIn("nothing", done.stderr)
         done = self.run_module("odd", self.folder, path=self.folder)
         self.assertEqual((done.returncode, done.stdout), (1, ""))
-        self.assertIn("transformers 5 or later has to be installed", done.stderr)
+        self.assertIn("install transformers 5 or later", done.stderr)
 
 
 if __name__ == "__main__":
