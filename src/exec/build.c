@@ -115,6 +115,7 @@ static uint32_t make_shape(const reshard_move *record, shape *out)
         out->source_strides[out->ndim] = record->source_strides[d];
         out->target_strides[out->ndim++] = record->target_strides[d];
     }
+    assert(out->ndim <= RS_NEST_MAX);
     return taken;
 }
 
@@ -185,6 +186,15 @@ static reshard_status fill_operation(builder *b, const reshard_move *record, con
     return status;
 }
 
+#ifndef NDEBUG
+/* Whether a place in a slot of this rank is inside the shard. Intermediates are not checked. */
+static bool is_inside(const reshard_exec *exec, int64_t slot, size_t offset)
+{
+    return slot < 0 || slot >= exec->slot_first[exec->source_count + exec->target_count] ||
+           offset < exec->slot_bytes[slot];
+}
+#endif
+
 static reshard_status add_operation(builder *b, const rs_operation *form, int32_t peer,
                                     int32_t contributor, int64_t source_at, int64_t target_at)
 {
@@ -198,6 +208,8 @@ static reshard_status add_operation(builder *b, const rs_operation *form, int32_
     made->contributor = contributor;
     made->source_offset = (size_t)source_at * rs_element_bytes(form->source_dtype);
     made->target_offset = (size_t)target_at * rs_element_bytes(form->target_dtype);
+    assert(made->pushing ? is_inside(b->exec, made->source_slot, made->source_offset)
+                         : is_inside(b->exec, made->target_slot, made->target_offset));
     return RESHARD_OK;
 }
 
@@ -263,6 +275,8 @@ static reshard_status add_arrival(builder *b, rs_lane *lane, int64_t index, size
     if (status != RESHARD_OK)
         return status;
     int64_t element_bytes = (int64_t)rs_element_bytes(form.source_dtype);
+    assert(move->target_rank == b->exec->part->rank &&
+           SCRATCH_ALIGNMENT % (size_t)element_bytes == 0);
     lane->scratch_at[index] = (int64_t)*scratch_bytes;
     *scratch_bytes +=
         ((size_t)(rs_volume(dims.ndim, dims.size) * element_bytes) + SCRATCH_ALIGNMENT - 1) /
@@ -419,6 +433,7 @@ static reshard_status make_peers(builder *b, rs_exec_stage *stage)
         rs_exec_peer *peer = &stage->peers[i];
         memset(peer, 0, sizeof *peer);
         peer->rank = b->peers[(turn + i) % distinct];
+        assert(peer->rank != b->exec->part->rank); /* what a rank hands itself is a keep */
         peer->near = rs_exec_is_near(b->exec, peer->rank);
         if (!peer->near)
             continue;
@@ -444,6 +459,7 @@ static void find_peers(const builder *b, rs_exec_stage *stage)
         assert(found != NULL);
         operation->peer_index =
             (int32_t)((found - b->peers - b->turn + b->peer_count) % b->peer_count);
+        assert(stage->peers[operation->peer_index].rank == operation->peer);
     }
 }
 

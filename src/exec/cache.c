@@ -15,6 +15,7 @@
 #include "spec/spec.h"
 #include "transport/group.h"
 
+#include <assert.h>
 #include <string.h>
 
 typedef struct entry {
@@ -138,6 +139,7 @@ static entry *find_room(rs_exec_cache *cache, entry *old)
 
 static void put(rs_exec_cache *cache, entry *room, const uint64_t digest[2], reshard_exec *exec)
 {
+    assert(exec != NULL && exec->group == cache->group); /* numbers of execs are the group's */
     memcpy(room->digest, digest, sizeof room->digest);
     room->used = ++cache->uses;
     room->exec = exec;

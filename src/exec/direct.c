@@ -41,6 +41,7 @@ static reshard_status find_ends(reshard_exec *exec, const rs_exec_stage *stage,
 {
     int64_t slot = operation->source_slot;
     const char *source = NULL;
+    assert(slot != RS_SLOT_SCRATCH || operation->source_offset < exec->traffic->scratch_bytes);
     if (slot == RS_SLOT_SCRATCH)
         source = exec->traffic->scratch;
     else if (slot >= 0)
@@ -121,6 +122,7 @@ static reshard_status run_stacked(reshard_exec *exec, const rs_exec_stage *stage
                                   const rs_operation *const *first, int64_t boxes)
 {
     int32_t height = first[0]->contributor_count;
+    assert(height <= STACK_MAX); /* the caller's choice */
     if (exec->tracing != NULL)
         rs_tracing_copies(exec, boxes * height, first);
     for (int64_t box = 0; box < boxes; box++) {
@@ -173,8 +175,23 @@ reshard_status rs_exec_run_keeps(reshard_exec *exec, const rs_exec_stage *stage)
     return status;
 }
 
+#ifndef NDEBUG
+/* The order that results depend on: copies and fills, then contributions in turn. */
+static bool are_in_order(const rs_operation *const *operations, int64_t count)
+{
+    bool right = true;
+    for (int64_t i = 1; i < count; i++) {
+        const rs_operation *before = operations[i - 1], *o = operations[i];
+        if (rs_move_is_ordered(before->kind))
+            right = right && rs_move_is_ordered(o->kind) && before->contributor <= o->contributor;
+    }
+    return right;
+}
+#endif
+
 static reshard_status run_direct(reshard_exec *exec, const rs_exec_stage *stage)
 {
+    assert(are_in_order(stage->direct, stage->direct_count));
     reshard_status status = RESHARD_OK;
     for (int64_t i = 0, taken; i < stage->direct_count && status == RESHARD_OK; i += taken) {
         const rs_operation *const *first = &stage->direct[i];

@@ -86,6 +86,7 @@ static reshard_status number_slots(reshard_exec *exec)
         const reshard_layout *layout = rs_exec_layout(exec, i);
         int64_t mine = rs_layout_shard_count(layout, exec->part->rank);
         exec->slot_first[i + 1] = exec->slot_first[i] + shards_max(layout);
+        assert(mine <= exec->slot_first[i + 1] - exec->slot_first[i]); /* a slot for each shard */
         if (i < exec->source_count)
             exec->source_first[i + 1] = exec->source_first[i] + mine;
         else if (i < exec->source_count + exec->target_count)
@@ -117,6 +118,9 @@ static reshard_status find_intermediate_dtypes(reshard_exec *exec)
     for (int32_t s = 0; s < exec->stage_count; s++) {
         for (int32_t l = 0; l < reshard_plan_stage_link_count(exec->plan, s); l++) {
             reshard_stage_link link = rs_plan_stage_link(exec->plan, s, l);
+            /* Stages come in order, so what is read has been written, in the same dtype. */
+            assert(!link.source_is_intermediate ||
+                   exec->intermediate_dtypes[link.source] == link.source_dtype);
             if (link.target_is_intermediate)
                 exec->intermediate_dtypes[link.target] = link.target_dtype;
         }
@@ -153,10 +157,12 @@ static void place_intermediates(reshard_exec *exec)
     char *at = exec->memory;
     for (int32_t i = 0; i < exec->intermediate_count; i++) {
         int32_t tensor = exec->source_count + exec->target_count + i;
+        assert(exec->slot_first[tensor + 1] == exec->slot_first[tensor] + 1);
         exec->addresses->slots[exec->slot_first[tensor]] = at;
         exec->tensor_shared[tensor] = rs_group_is_shared(exec->group, exec->memory);
         at += intermediate_size(exec, i);
     }
+    assert(at == (char *)exec->memory + intermediate_total(exec)); /* staging follows */
     if (exec->traffic != NULL)
         rs_traffic_place(exec->traffic, at);
     rs_exec_find_alias(exec);

@@ -98,6 +98,7 @@ static void prepare_fill(const rs_operation *o, rs_kernels *k, const rs_operatio
 
 reshard_status rs_operation_prepare(rs_operation *o, rs_kernels *k, const rs_operation_shape *shape)
 {
+    assert(shape->ndim >= 0 && shape->ndim <= RS_NEST_MAX && o->divisor >= 1);
     memset(k, 0, sizeof *k);
     o->kernels = k;
     k->casts = o->source_dtype != o->target_dtype;

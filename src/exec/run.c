@@ -60,6 +60,7 @@ static void place_alias(reshard_exec *exec)
     if (alias->keep == NULL)
         return;
     void **slots = exec->addresses->slots;
+    assert(alias->keep->target_slot < exec->slot_first[exec->source_count + exec->target_count]);
     char *place = (char *)slots[alias->keep->target_slot] + alias->keep->target_offset;
     alias->taken = true;
     for (int64_t i = 0; i < exec->slot_first[exec->source_count]; i++) {
@@ -135,6 +136,7 @@ reshard_status reshard_exec_start(reshard_exec *exec, const void *const *sources
         return rs_fail(RESHARD_ERR_INVALID, "exec: a run is under way");
     if (exec->state == RS_EXEC_WRONG)
         return tell_wrong(exec);
+    assert(exec->state == RS_EXEC_RESTING);
     take_buffers(exec, sources, targets);
     set_state(exec, RS_EXEC_RUNNING);
     reshard_status status = check_buffers(exec);
@@ -167,6 +169,8 @@ static reshard_status verify_targets(reshard_exec *exec)
 /* Begins what follows a stage: the next one, verification, or rest. */
 static reshard_status begin_next(reshard_exec *exec)
 {
+    assert(exec->stage < exec->stage_count &&
+           exec->done_count == exec->stages[exec->stage].peer_count);
     exec->stage++;
     if (exec->stage < exec->stage_count)
         return rs_stage_begin(exec);

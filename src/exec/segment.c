@@ -103,6 +103,7 @@ void rs_segment_unpack(const rs_segment_move *m, uint64_t from, uint64_t to, con
                        char *cut_element)
 {
     uint64_t wire = rs_element_bytes(m->wire);
+    assert(m->memory != NULL && from <= to && wire <= 16);
     while (from < to) {
         uint64_t element = from / wire, inside = from % wire;
         uint64_t whole = inside == 0 ? (to - from) / wire : 0;

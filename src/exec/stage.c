@@ -110,6 +110,7 @@ static bool is_direct(const rs_exec_stage *stage, const rs_operation *operation)
     if (operation->peer_index < 0)
         return true;
     const rs_exec_peer *peer = &stage->peers[operation->peer_index];
+    assert(peer->near || operation->source_slot == RS_SLOT_SCRATCH);
     bool direct = (operation->pushing ? peer->out : peer->in) == RS_WAY_DIRECT;
     return direct != (operation->source_slot == RS_SLOT_SCRATCH);
 }
@@ -118,7 +119,7 @@ static bool is_direct(const rs_exec_stage *stage, const rs_operation *operation)
 static reshard_status enter(reshard_exec *exec)
 {
     rs_exec_stage *stage = &exec->stages[exec->stage];
-    assert(!exec->entered);
+    assert(!exec->entered && (exec->ready_count == stage->peer_count || stage->near_count == 0));
     exec->entered = true;
     if (exec->maps_all) { /* ways and direct copies never change */
         if (exec->tracing != NULL)
@@ -181,6 +182,7 @@ static reshard_status count_completed(reshard_exec *exec, size_t request, int64_
 static reshard_status copy_and_tell(reshard_exec *exec)
 {
     rs_exec_stage *stage = &exec->stages[exec->stage];
+    assert(exec->entered && !exec->copied); /* peers are ready, and nothing is combined twice */
     reshard_status status = rs_group_touch(exec->group, true);
     if (status != RESHARD_OK)
         return status;

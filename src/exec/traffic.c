@@ -176,6 +176,7 @@ static reshard_status start_send(reshard_exec *exec, rs_parcel *parcel)
     reshard_status status = rs_group_touch(exec->group, true);
     if (status != RESHARD_OK)
         return status;
+    assert(parcel->lane->peer->near); /* others could not read the staging */
     parcel->notice = parcel->memory;
     pack_or_unpack_traced(exec, parcel, parcel->memory);
     rs_copy_fence();
@@ -239,6 +240,7 @@ static void note_arrival(reshard_exec *exec, const rs_parcel *parcel)
 /* Called when a parcel's request is complete. */
 static reshard_status take_parcel(reshard_exec *exec, rs_parcel *parcel)
 {
+    assert(!parcel->taken); /* a segment is unpacked once */
     parcel->taken = true;
     if (parcel->lane->sending)
         return RESHARD_OK;
@@ -275,6 +277,8 @@ static reshard_status advance(reshard_exec *exec, rs_lanes *lanes, const rs_parc
     while (moved) {
         reshard_status status = RESHARD_OK;
         moved = false;
+        assert(lanes->finished <= lanes->started &&
+               lanes->started - lanes->finished <= parcels->count);
         if (lanes->finished < lanes->started) {
             status = finish_parcel(exec, &parcels->items[lanes->finished % parcels->count], &moved);
             lanes->finished += moved;

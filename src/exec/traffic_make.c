@@ -5,9 +5,11 @@
 
 #include "base/checked.h"
 #include "base/context.h"
+#include "base/dtype.h"
 #include "exec/exec.h"
 #include "plan/plan.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* ---- lanes ----------------------------------------------------------------------------------- */
@@ -38,6 +40,27 @@ static reshard_status add_lane(reshard_exec *exec, int32_t stage, const rs_exec_
     return lane->scratch_at == NULL ? rs_allocation_status() : RESHARD_OK;
 }
 
+#ifndef NDEBUG
+/* Both ends work out their streams alone, from the same plan, so each must have all that the plan
+ * moves there. */
+static bool are_complete(const reshard_exec *exec, int32_t stage, const rs_lanes *lanes,
+                         bool sending)
+{
+    uint64_t planned = 0, bytes = 0;
+    for (int32_t l = 0; l < reshard_plan_stage_link_count(exec->plan, stage); l++) {
+        reshard_stage_link link = rs_plan_stage_link(exec->plan, stage, l);
+        const rs_template_moves *moves = rs_part_moves(exec->part, stage, l);
+        size_t source = rs_element_bytes(link.source_dtype);
+        size_t target = rs_element_bytes(link.target_dtype);
+        planned += (sending ? moves->elements_out : moves->elements_in) *
+                   (source < target ? source : target);
+    }
+    for (int64_t i = 0; i < lanes->count; i++)
+        bytes += lanes->items[i].bytes;
+    return bytes == planned;
+}
+#endif
+
 /* Rounds: peers are listed from the next higher rank on, so sends go through the list forwards and
  * receives backwards. */
 reshard_status rs_traffic_make_lanes(reshard_exec *exec, int32_t stage)
@@ -55,6 +78,8 @@ reshard_status rs_traffic_make_lanes(reshard_exec *exec, int32_t stage)
         if (status == RESHARD_OK)
             status = add_lane(exec, stage, &built->peers[peers - 1 - i], false, in);
     }
+    assert(status != RESHARD_OK ||
+           (are_complete(exec, stage, out, true) && are_complete(exec, stage, in, false)));
     return status;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * entries.c - walks along this rank's line and lists the spans of the other side that it meets.
- * Runs of entries at constant steps become one entry with a loop, level by level, as in family.c.
+ * Runs of entries at constant steps become one entry with a loop, level by level (ladder.h).
  */
 #include "plan/entries.h"
 
@@ -18,8 +18,8 @@
 typedef struct entry_list {
     rs_arena *arena;
     struct {
-        int64_t count; /* members of the run; 0 if there is none */
-        rs_grid_entry form;
+        int64_t count;
+        rs_grid_entry item;
         rs_entry_place step;
     } levels[RS_LOOPS_MAX];
     rs_grid_entry *items;
@@ -46,16 +46,22 @@ static bool same_form(const rs_grid_entry *a, const rs_grid_entry *b)
            memcmp(a->loops, b->loops, (size_t)a->loop_count * sizeof a->loops[0]) == 0;
 }
 
-/* first + count * step */
-static rs_entry_place advance(const rs_entry_place *first, const rs_entry_place *step,
-                              int64_t count)
+static rs_entry_place advance(const rs_grid_entry *form, const rs_entry_place *first,
+                              const rs_entry_place *step, int64_t index)
 {
-    return (rs_entry_place){first->position + count * step->position,
-                            first->start + count * step->start, first->my_at + count * step->my_at,
-                            first->their_at + count * step->their_at};
+    (void)form;
+    return (rs_entry_place){first->position + index * step->position,
+                            first->start + index * step->start, first->my_at + index * step->my_at,
+                            first->their_at + index * step->their_at};
 }
 
-static reshard_status write_entry(entry_list *list, const rs_grid_entry *entry)
+static bool same_place(const rs_grid_entry *form, const rs_entry_place *a, const rs_entry_place *b)
+{
+    (void)form;
+    return memcmp(a, b, sizeof *a) == 0;
+}
+
+static reshard_status write_item(entry_list *list, const rs_grid_entry *entry)
 {
     assert(entry->size >= 1 && entry->holder_count >= 1);
     assert(entry->first.my_at >= 0 && entry->first.their_at >= 0);
@@ -72,58 +78,14 @@ static reshard_status write_entry(entry_list *list, const rs_grid_entry *entry)
     return status;
 }
 
-static reshard_status add_at(entry_list *list, int32_t level, const rs_grid_entry *entry);
-
-/* Passes the run of a level on to the next one; its loop becomes the outermost one. */
-static reshard_status flush(entry_list *list, int32_t level)
-{
-    rs_grid_entry *form = &list->levels[level].form;
-    int64_t count = list->levels[level].count;
-    list->levels[level].count = 0;
-    if (count == 0)
-        return RESHARD_OK;
-    if (count > 1) {
-        assert(form->loop_count < RS_LOOPS_MAX);
-        memmove(&form->loops[1], &form->loops[0], (size_t)form->loop_count * sizeof *form->loops);
-        form->loops[0] = (struct rs_entry_loop){count, list->levels[level].step};
-        form->loop_count++;
-    }
-    return add_at(list, level + 1, form);
-}
-
-/* Whether the entry is the next member of the level's run. The second member sets the step. */
-static bool continues(entry_list *list, int32_t level, const rs_grid_entry *entry)
-{
-    int64_t count = list->levels[level].count;
-    const rs_entry_place *first = &list->levels[level].form.first;
-    rs_entry_place *step = &list->levels[level].step;
-    if (count == 0 || !same_form(&list->levels[level].form, entry))
-        return false;
-    if (count == 1)
-        *step = advance(&entry->first, first, -1);
-    rs_entry_place expected = advance(first, step, count);
-    return memcmp(&expected, &entry->first, sizeof expected) == 0;
-}
-
-static reshard_status add_at(entry_list *list, int32_t level, const rs_grid_entry *entry)
-{
-    if (level == RS_LOOPS_MAX || entry->loop_count == RS_LOOPS_MAX)
-        return write_entry(list, entry);
-    if (continues(list, level, entry)) {
-        list->levels[level].count++;
-        return RESHARD_OK;
-    }
-    reshard_status status = flush(list, level);
-    list->levels[level].form = *entry;
-    list->levels[level].count = 1;
-    return status;
-}
+#define LADDER entry_list
+#define LADDER_ITEM rs_grid_entry
+#define LADDER_PLACE rs_entry_place
+#include "plan/ladder.h"
 
 static reshard_status finish(entry_list *list, rs_grid_entries *out_entries)
 {
-    reshard_status status = RESHARD_OK;
-    for (int32_t level = 0; level < RS_LOOPS_MAX && status == RESHARD_OK; level++)
-        status = flush(list, level);
+    reshard_status status = ladder_finish(list);
     if (status != RESHARD_OK)
         return status;
     out_entries->count = list->count;
@@ -208,7 +170,7 @@ static reshard_status add_entries(dim_meeting *w, const rs_span *mine)
                  .my_at = theirs.length}};
             position += more * theirs.length;
         }
-        status = add_at(&w->list, 0, &entry);
+        status = ladder_add(&w->list, 0, &entry);
     }
     return status;
 }

@@ -1,10 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * family.c - each level holds one run: a form, its first member, the step and the number of
- * members. A move that continues the run of level 0 lengthens it. Any other move ends it: the run,
- * now with one more loop, goes to level 1 as if it were a single move there, and so on upwards. The
- * top level writes records.
- */
+/* family.c - folds moves into records, on the levels of ladder.h. */
 #include "plan/family.h"
 
 #include "base/checked.h"
@@ -38,10 +33,10 @@ static bool same_numbers(int32_t count, const int64_t *a, const int64_t *b)
     return memcmp(a, b, (size_t)count * sizeof *a) == 0;
 }
 
-static bool same_steps(int32_t ndim, const rs_steps *a, const rs_steps *b)
+static bool same_place(const rs_move *form, const rs_steps *a, const rs_steps *b)
 {
     return a->peer == b->peer && a->contributor == b->contributor && a->source_at == b->source_at &&
-           a->target_at == b->target_at && same_numbers(ndim, a->start, b->start);
+           a->target_at == b->target_at && same_numbers(form->ndim, a->start, b->start);
 }
 
 static bool same_form(const rs_move *a, const rs_move *b)
@@ -54,32 +49,24 @@ static bool same_form(const rs_move *a, const rs_move *b)
         !same_numbers(a->ndim, a->target_strides, b->target_strides))
         return false;
     for (int32_t i = 0; i < a->loop_count; i++) {
-        if (a->counts[i] != b->counts[i] || !same_steps(a->ndim, &a->steps[i], &b->steps[i]))
+        if (a->loops[i].count != b->loops[i].count ||
+            !same_place(a, &a->loops[i].step, &b->loops[i].step))
             return false;
     }
     return true;
 }
 
-static void difference(int32_t ndim, const rs_steps *to, const rs_steps *from, rs_steps *out)
+static rs_steps advance(const rs_move *form, const rs_steps *first, const rs_steps *step,
+                        int64_t index)
 {
-    out->peer = to->peer - from->peer;
-    out->contributor = to->contributor - from->contributor;
-    out->source_at = to->source_at - from->source_at;
-    out->target_at = to->target_at - from->target_at;
-    for (int32_t i = 0; i < ndim; i++)
-        out->start[i] = to->start[i] - from->start[i];
-}
-
-/* first + index * step */
-static void advance(int32_t ndim, const rs_steps *first, const rs_steps *step, int64_t index,
-                    rs_steps *out)
-{
-    out->peer = first->peer + (int32_t)(index * step->peer);
-    out->contributor = first->contributor + (int32_t)(index * step->contributor);
-    out->source_at = first->source_at + index * step->source_at;
-    out->target_at = first->target_at + index * step->target_at;
-    for (int32_t i = 0; i < ndim; i++)
-        out->start[i] = first->start[i] + index * step->start[i];
+    rs_steps moved;
+    moved.peer = first->peer + (int32_t)(index * step->peer);
+    moved.contributor = first->contributor + (int32_t)(index * step->contributor);
+    moved.source_at = first->source_at + index * step->source_at;
+    moved.target_at = first->target_at + index * step->target_at;
+    for (int32_t i = 0; i < form->ndim; i++)
+        moved.start[i] = first->start[i] + index * step->start[i];
+    return moved;
 }
 
 /* ---- records --------------------------------------------------------------------------------- */
@@ -93,9 +80,9 @@ static reshard_status copy_loops(rs_family *family, const rs_move *move, reshard
     if (loops == NULL)
         return rs_allocation_status();
     for (int32_t i = 0; i < move->loop_count; i++) {
-        const rs_steps *steps = &move->steps[i];
+        const rs_steps *steps = &move->loops[i].step;
         loops[i] = (reshard_move_loop){
-            .count = move->counts[i],
+            .count = move->loops[i].count,
             .peer_step = steps->peer,
             .contributor_step = steps->contributor,
             .source_step = steps->source_at,
@@ -110,7 +97,7 @@ static reshard_status copy_loops(rs_family *family, const rs_move *move, reshard
     return RESHARD_OK;
 }
 
-static reshard_status write_record(rs_family *family, const rs_move *move)
+static reshard_status write_item(rs_family *family, const rs_move *move)
 {
     assert(move->loop_count <= RS_LOOPS_MAX && move->contributor_count >= 1);
     /* Nobody sends to itself. What it receives from itself is a keep. */
@@ -157,75 +144,26 @@ static reshard_status write_record(rs_family *family, const rs_move *move)
     return status;
 }
 
-/* ---- levels ---------------------------------------------------------------------------------- */
+/* ---- moves ----------------------------------------------------------------------------------- */
 
-static reshard_status add_at(rs_family *family, int32_t level, const rs_move *move);
-
-/* Passes the run of a level on to the next one. */
-static reshard_status flush(rs_family *family, int32_t level)
-{
-    struct rs_family_level *run = &family->levels[level];
-    if (!run->used)
-        return RESHARD_OK;
-    run->used = false;
-    assert(run->count >= 1);
-    if (run->count > 1) {
-        /* The new loop is the outermost one. */
-        rs_move *form = &run->form;
-        assert(form->loop_count < RS_LOOPS_MAX);
-        memmove(&form->counts[1], &form->counts[0],
-                (size_t)form->loop_count * sizeof form->counts[0]);
-        memmove(&form->steps[1], &form->steps[0], (size_t)form->loop_count * sizeof form->steps[0]);
-        form->counts[0] = run->count;
-        form->steps[0] = run->step;
-        form->loop_count++;
-    }
-    return add_at(family, level + 1, &run->form);
-}
-
-static bool continues(struct rs_family_level *run, const rs_move *move)
-{
-    if (!run->used || !same_form(&run->form, move))
-        return false;
-    rs_steps step;
-    if (run->count == 1) {
-        difference(move->ndim, &move->first, &run->form.first, &run->step);
-        return true;
-    }
-    rs_steps expected;
-    advance(move->ndim, &run->form.first, &run->step, run->count, &expected);
-    difference(move->ndim, &move->first, &expected, &step);
-    rs_steps zero = {0};
-    return same_steps(move->ndim, &step, &zero);
-}
-
-static reshard_status add_at(rs_family *family, int32_t level, const rs_move *move)
-{
-    if (level == RS_LOOPS_MAX || move->loop_count == RS_LOOPS_MAX)
-        return write_record(family, move);
-    struct rs_family_level *run = &family->levels[level];
-    if (continues(run, move)) {
-        run->count++;
-        return RESHARD_OK;
-    }
-    reshard_status status = flush(family, level);
-    run->used = true;
-    run->form = *move;
-    run->count = 1;
-    return status;
-}
+#define LADDER rs_family
+#define LADDER_ITEM rs_move
+#define LADDER_PLACE rs_steps
+#include "plan/ladder.h"
 
 reshard_status rs_family_add(rs_family *family, const rs_move *move)
 {
     assert(move->ndim >= 0 && move->ndim <= RESHARD_FACTORS_MAX);
     assert(move->loop_count >= 0 && move->loop_count <= RS_LOOPS_MAX);
     assert(rs_volume(move->ndim, move->size) > 0 || move->ndim == 0);
-    uint64_t singles = (uint64_t)rs_volume(move->loop_count, move->counts);
+    uint64_t singles = 1;
+    for (int32_t i = 0; i < move->loop_count; i++)
+        singles *= (uint64_t)move->loops[i].count;
     assert(singles >= 1);
     family->single_count += singles;
     family->element_count = rs_add_product_up(family->element_count, singles,
                                               (uint64_t)rs_volume(move->ndim, move->size));
-    return add_at(family, 0, move);
+    return ladder_add(family, 0, move);
 }
 
 #ifndef NDEBUG
@@ -246,9 +184,7 @@ static bool is_complete(const rs_family *family)
 
 reshard_status rs_family_finish(rs_family *family, reshard_moves *out_moves)
 {
-    reshard_status status = RESHARD_OK;
-    for (int32_t level = 0; level < RS_LOOPS_MAX && status == RESHARD_OK; level++)
-        status = flush(family, level);
+    reshard_status status = ladder_finish(family);
     if (status != RESHARD_OK)
         return status;
     assert(is_complete(family));

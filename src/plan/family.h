@@ -3,8 +3,8 @@
  * family.h - turns single moves into records.
  *
  * Moves that follow each other at constant steps become one record with a loop. Records of the same
- * form that follow each other at constant steps become one record with a further loop, and so on:
- * run-length coding on several levels, in one pass, with memory for the records alone.
+ * form that follow each other at constant steps become one record with a further loop, and so on
+ * (ladder.h), with memory for the records alone.
  */
 #ifndef RS_PLAN_FAMILY_H
 #define RS_PLAN_FAMILY_H
@@ -38,19 +38,20 @@ typedef struct rs_move {
     int64_t size[RESHARD_FACTORS_MAX];
     int64_t source_strides[RESHARD_FACTORS_MAX];
     int64_t target_strides[RESHARD_FACTORS_MAX];
-    int32_t loop_count; /* loops over members, outermost first */
-    int64_t counts[RS_LOOPS_MAX];
-    rs_steps steps[RS_LOOPS_MAX];
+    int32_t loop_count; /* over members, outermost first */
+    struct rs_move_loop {
+        int64_t count;
+        rs_steps step;
+    } loops[RS_LOOPS_MAX];
     rs_steps first; /* values of the first member; peer is a rank, or -1 for none */
 } rs_move;
 
 typedef struct rs_family {
     rs_arena *arena; /* where the finished records and their arrays go */
     reshard_context *context;
-    struct rs_family_level {
-        bool used;
-        rs_move form; /* first member of a run of `count`, which are `step` apart */
+    struct {
         int64_t count;
+        rs_move item;
         rs_steps step;
     } levels[RS_LOOPS_MAX];
     reshard_move *items;

@@ -105,8 +105,7 @@ static reshard_status add_with_loop(grid *g, rs_family *family, rs_move *move, i
         return next(g, family, move, user);
     assert(count > 1);
     if (move->loop_count < RS_LOOPS_MAX) {
-        move->counts[move->loop_count] = count;
-        move->steps[move->loop_count] = *step;
+        move->loops[move->loop_count] = (struct rs_move_loop){count, *step};
         move->loop_count++;
         reshard_status status = next(g, family, move, user);
         move->loop_count--;
