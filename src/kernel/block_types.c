@@ -4,10 +4,11 @@
  * little-endian. This file is compiled without fused multiply-add, which would round once where
  * ggml rounds twice.
  *
- * Each function is compiled twice on x86-64, once for processors with AVX2.
+ * block_vectors.c does the same for processors with AVX2.
  */
 #include "kernel/block_types.h"
 
+#include "kernel/block_vectors.h"
 #include "kernel/float.h"
 #include "kernel/kernels.h"
 
@@ -80,59 +81,34 @@ RS_INLINE void decode_q5_1(const uint8_t *block, float *values)
     }
 }
 
-/* Twice the values of the 4-bit float e2m1. As whole numbers, so that code 8 is +0. */
-static const int8_t e2m1_doubled[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
-
-/* 2^(code - 128), also where that is subnormal. 255 is a number here, not NaN. */
-static inline float half_of_e8m0(uint8_t code)
-{
-    return rs_f32_make(code < 2 ? UINT32_C(0x00200000) << code : (uint32_t)(code - 1) << 23);
-}
-
 RS_INLINE void decode_mxfp4(const uint8_t *block, float *values)
 {
-    float d = half_of_e8m0(block[0]);
+    float d = rs_half_of_e8m0(block[0]);
     for (int i = 0; i < 16; i++) {
-        values[i] = (float)e2m1_doubled[block[1 + i] & 15] * d;
-        values[i + 16] = (float)e2m1_doubled[block[1 + i] >> 4] * d;
+        values[i] = (float)rs_e2m1_doubled[block[1 + i] & 15] * d;
+        values[i + 16] = (float)rs_e2m1_doubled[block[1 + i] >> 4] * d;
     }
 }
-
-/* The steps of these types are not even. */
-static const int8_t iq4_steps[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
-                                     1,    13,   25,  38,  53,  69,  89,  113};
 
 RS_INLINE void decode_iq4_nl(const uint8_t *block, float *values)
 {
     float d = read_f16(block);
     for (int i = 0; i < 16; i++) {
-        values[i] = d * (float)iq4_steps[block[2 + i] & 15];
-        values[i + 16] = d * (float)iq4_steps[block[2 + i] >> 4];
+        values[i] = d * (float)rs_iq4_steps[block[2 + i] & 15];
+        values[i + 16] = d * (float)rs_iq4_steps[block[2 + i] >> 4];
     }
 }
 
 /* ---- 64 elements ----------------------------------------------------------------------------- */
 
-/* Half the value of an e4m3 without a sign. Both NaNs are treated as ggml does: 0x7f is 0, and 0xff
- * continues the numbers, to 480. */
-static inline float half_of_ue4m3(uint8_t code)
-{
-    int exponent = code >> 3 & 15, fraction = code & 7;
-    if (code == 0 || code == 0x7f)
-        return 0;
-    if (exponent == 0)
-        return (float)fraction * 0x1p-10f;
-    return rs_f32_make((uint32_t)(exponent + 119) << 23 | (uint32_t)fraction << 20);
-}
-
 RS_INLINE void decode_nvfp4(const uint8_t *block, float *values)
 {
     for (int run = 0; run < 4; run++) {
-        float d = half_of_ue4m3(block[run]);
+        float d = rs_half_of_ue4m3(block[run]);
         const uint8_t *codes = block + 4 + 8 * run;
         for (int i = 0; i < 8; i++) {
-            values[16 * run + i] = (float)e2m1_doubled[codes[i] & 15] * d;
-            values[16 * run + i + 8] = (float)e2m1_doubled[codes[i] >> 4] * d;
+            values[16 * run + i] = (float)rs_e2m1_doubled[codes[i] & 15] * d;
+            values[16 * run + i + 8] = (float)rs_e2m1_doubled[codes[i] >> 4] * d;
         }
     }
 }
@@ -239,8 +215,8 @@ RS_INLINE void decode_iq4_xs(const uint8_t *block, float *values)
         float scale = d * (float)(factor - 32);
         const uint8_t *codes = block + 8 + 16 * run;
         for (int i = 0; i < 16; i++) {
-            values[32 * run + i] = scale * (float)iq4_steps[codes[i] & 15];
-            values[32 * run + i + 16] = scale * (float)iq4_steps[codes[i] >> 4];
+            values[32 * run + i] = scale * (float)rs_iq4_steps[codes[i] & 15];
+            values[32 * run + i + 16] = scale * (float)rs_iq4_steps[codes[i] >> 4];
         }
     }
 }
@@ -357,14 +333,12 @@ RS_AVX2 static int64_t encode_avx2(const float *values, int64_t count, uint8_t *
     X(39, "MXFP4", mxfp4, 32, 17)     \
     X(40, "NVFP4", nvfp4, 64, 36)
 
-#define DEFINE_LOOP(attribute, suffix, word, elements, bytes)                               \
-    attribute static void word##suffix(const uint8_t *blocks, int64_t count, float *values) \
-    {                                                                                       \
-        for (int64_t i = 0; i < count; i++)                                                 \
-            decode_##word(blocks + i * (bytes), values + i * (elements));                   \
+#define DEFINE_PLAIN(number, name, word, elements, bytes)                         \
+    static void word##_plain(const uint8_t *blocks, int64_t count, float *values) \
+    {                                                                             \
+        for (int64_t i = 0; i < count; i++)                                       \
+            decode_##word(blocks + i * (bytes), values + i * (elements));         \
     }
-#define DEFINE_PLAIN(number, name, word, elements, bytes) \
-    DEFINE_LOOP(, _plain, word, elements, bytes)
 TYPES(DEFINE_PLAIN)
 
 #define PLAIN_ROW(number, name, word, elements, bytes) \
@@ -386,11 +360,9 @@ TYPES(DEFINE_PLAIN)
 static const rs_block_type plain_types[NUMBER_COUNT] = {TYPES(PLAIN_ROW) OTHER_ROWS};
 
 #if RS_X86
-#define DEFINE_AVX2(number, name, word, elements, bytes) \
-    DEFINE_LOOP(RS_AVX2, _avx2, word, elements, bytes)
-TYPES(DEFINE_AVX2)
-#define AVX2_ROW(number, name, word, elements, bytes) \
-    [number] = {name, elements, bytes, word##_avx2, (number) == RS_BLOCK_Q8_0 ? encode_avx2 : NULL},
+#define AVX2_ROW(number, name, word, elements, bytes)    \
+    [number] = {name, elements, bytes, rs_##word##_avx2, \
+                (number) == RS_BLOCK_Q8_0 ? encode_avx2 : NULL},
 static const rs_block_type avx2_types[NUMBER_COUNT] = {TYPES(AVX2_ROW) OTHER_ROWS};
 #endif
 

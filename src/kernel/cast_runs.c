@@ -119,6 +119,25 @@ RS_AVX2 RS_INLINE void convert_f32_to_bf16(const unsigned char *source, unsigned
     _mm_storeu_si128((__m128i *)target, _mm256_castsi256_si128(packed));
 }
 
+/* The same, 16 at a time. */
+RS_AVX512 static void f32_to_bf16_avx512(const unsigned char *source, unsigned char *target,
+                                         int64_t count)
+{
+    int64_t i = 0;
+    for (; i + 16 <= count; i += 16) {
+        __m512i bits = _mm512_loadu_si512(source + 4 * i);
+        __m512i upper = _mm512_srli_epi32(bits, 16);
+        __m512i odd = _mm512_and_si512(upper, _mm512_set1_epi32(1));
+        __m512i sum = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
+        __m512 value = _mm512_castsi512_ps(bits);
+        __mmask16 nan = _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
+        __m512i result =
+            _mm512_mask_or_epi32(_mm512_srli_epi32(sum, 16), nan, upper, _mm512_set1_epi32(0x40));
+        _mm256_storeu_si256((__m256i *)(target + 2 * i), _mm512_cvtepi32_epi16(result));
+    }
+    f32_to_bf16_plain(source + 4 * i, target + 2 * i, count - i);
+}
+
 RS_AVX2 RS_INLINE void convert_f64_to_f32(const unsigned char *source, unsigned char *target)
 {
     _mm_storeu_ps((float *)target, _mm256_cvtpd_ps(_mm256_loadu_pd((const double *)source)));
@@ -242,8 +261,10 @@ DEFINE_VECTORS(f8_e5m2_to_f32_avx2, 1, 4, convert_f8_e5m2_to_f32, f8_e5m2_to_f32
 DEFINE_VECTORS(f32_to_f8_e4m3_avx2, 4, 1, convert_f32_to_f8_e4m3, f32_to_f8_e4m3_plain)
 DEFINE_VECTORS(f32_to_f8_e5m2_avx2, 4, 1, convert_f32_to_f8_e5m2, f32_to_f8_e5m2_plain)
 #define CHOOSE(cpu, name) ((cpu) >= RS_CPU_AVX2 ? name##_avx2 : name##_plain)
+#define CHOOSE_BF16(cpu) ((cpu) >= RS_CPU_AVX512 ? f32_to_bf16_avx512 : CHOOSE(cpu, f32_to_bf16))
 #else
 #define CHOOSE(cpu, name) ((void)(cpu), name##_plain)
+#define CHOOSE_BF16(cpu) CHOOSE(cpu, f32_to_bf16)
 #endif
 
 rs_cast_run_fn *rs_cast_find_to_f32(rs_cpu cpu, reshard_dtype dtype)
@@ -272,7 +293,7 @@ rs_cast_run_fn *rs_cast_find_from_f32(rs_cpu cpu, reshard_dtype dtype)
     case RESHARD_F16:
         return CHOOSE(cpu, f32_to_f16);
     case RESHARD_BF16:
-        return CHOOSE(cpu, f32_to_bf16);
+        return CHOOSE_BF16(cpu);
     case RESHARD_F32:
         return f32_to_f32;
     case RESHARD_F64:

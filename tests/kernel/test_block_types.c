@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Quantised blocks: every bit is the same on all processors. What the values are is compared with
- * the definition in tests/checkpoint/gguf/test_gguf.py, and with ggml by `make test-llama`. */
+/* Quantised blocks: every bit is the same on all processors, so the vectors do what the obvious
+ * functions do. What the values are is compared with the definition in
+ * tests/checkpoint/gguf/test_gguf.py, and with ggml by `make test-llama`. */
 #include "kernel/block_types.h"
 #include "tests/support/check.h"
 
@@ -10,11 +11,31 @@
 #define BLOCKS 16
 #define BLOCK_BYTES_MAX 292
 
+static uint64_t draw(void)
+{
+    static uint64_t random = 88172645463325252u;
+    random ^= random << 13, random ^= random >> 7, random ^= random << 17;
+    return random;
+}
+
+/* Any bits; in every second trial with words in between that are extreme as scales: infinite, NaN,
+ * subnormal, the largest, zeros, and the last codes of the 8-bit scales. */
+static void fill_blocks(uint8_t *blocks, size_t bytes, int trial)
+{
+    static const uint16_t words[] = {0x7c00, 0xfc00, 0x7e00, 0x7c01, 0xffff, 0x7f7f, 0x0001,
+                                     0x8001, 0x03ff, 0x0000, 0x8000, 0x7bff, 0x00ff, 0x0100};
+    for (size_t i = 0; i < bytes; i++)
+        blocks[i] = (uint8_t)draw();
+    for (size_t i = 0; trial % 2 != 0 && i + 2 <= bytes; i += 2) {
+        if (draw() % 2 == 0)
+            memcpy(blocks + i, &words[draw() % (sizeof words / sizeof words[0])], 2);
+    }
+}
+
 static void test_block_types__all_processors(void **state)
 {
-    static uint8_t blocks[BLOCKS * BLOCK_BYTES_MAX];
+    static uint8_t memory[BLOCKS * BLOCK_BYTES_MAX];
     static float plain[BLOCKS * RS_BLOCK_ELEMENTS_MAX], best[BLOCKS * RS_BLOCK_ELEMENTS_MAX];
-    uint64_t random = 88172645463325252u;
     int decoded = 0;
     (void)state;
     for (uint32_t number = 0; number < 64; number++) {
@@ -28,11 +49,10 @@ static void test_block_types__all_processors(void **state)
         assert_int_equal(type->elements, other->elements);
         assert_true(type->bytes <= BLOCK_BYTES_MAX && type->elements <= RS_BLOCK_ELEMENTS_MAX);
         assert_int_equal(type->decode != NULL, other->decode != NULL);
-        for (int trial = 0; type->decode != NULL && trial < 200; trial++) {
-            for (size_t i = 0; i < sizeof blocks; i++) {
-                random ^= random << 13, random ^= random >> 7, random ^= random << 17;
-                blocks[i] = (uint8_t)random;
-            }
+        /* at the end of the memory, so that a read beyond it is noticed */
+        uint8_t *blocks = memory + sizeof memory - BLOCKS * (size_t)type->bytes;
+        for (int trial = 0; type->decode != NULL && trial < 400; trial++) {
+            fill_blocks(blocks, BLOCKS * (size_t)type->bytes, trial);
             type->decode(blocks, BLOCKS, plain);
             other->decode(blocks, BLOCKS, best);
             assert_memory_equal(plain, best, (size_t)type->elements * BLOCKS * sizeof(float));
@@ -60,14 +80,12 @@ static void test_block_types__encoding(void **state)
 {
     static float values[BLOCKS * 32];
     const float wrong[] = {(float)INFINITY, -(float)INFINITY, (float)NAN, 8.4e6f};
-    uint64_t random = 88172645463325252u;
     int64_t refused = 0;
     (void)state;
     for (int trial = 0; trial < 4000; trial++) {
         for (size_t i = 0; i < BLOCKS * 32; i++) {
-            random ^= random << 13, random ^= random >> 7, random ^= random << 17;
             /* any bits; or numbers half way between codes, where 127 is the largest */
-            uint32_t bits = (uint32_t)random;
+            uint32_t bits = (uint32_t)draw();
             if (trial % 2 == 0)
                 memcpy(&values[i], &bits, sizeof bits);
             else

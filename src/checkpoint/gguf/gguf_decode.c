@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * gguf_decode.c - a read of any range of bytes finds the tensors it touches, reads their blocks in
- * batches, and copies the wanted part of what they hold. A tensor's values follow each other like
+ * batches, and decodes the wanted part of them. A tensor's values follow each other like
  * its blocks, because rows consist of whole blocks.
  */
 #include "checkpoint/gguf/gguf_decode.h"
@@ -15,8 +15,6 @@
 #include <string.h>
 
 #define CODE_BYTES ((size_t)128 << 10) /* blocks that are read at once, at most */
-/* Values that are decoded at once; they should stay in the first cache. */
-#define STAGE_VALUES 2048
 
 typedef struct span {
     uint64_t begin, end; /* of the values, in the made file */
@@ -42,20 +40,25 @@ static void destroy(void *user)
     rs_release(made->context, made, decoding_bytes(made->count));
 }
 
-/* Decodes blocks that were read, and copies bytes begin .. end-1 of their values. */
+/* Writes bytes begin .. end-1 of the values of blocks that were read. Whole blocks are decoded
+ * where they belong, others aside. */
 static void decode_part(const rs_block_type *type, const uint8_t *blocks, uint64_t begin,
                         uint64_t end, char *bytes)
 {
-    _Alignas(64) float stage[STAGE_VALUES];
     const uint64_t each = (uint64_t)type->elements * sizeof(float);
-    const uint64_t most = sizeof stage / each;
-    for (uint64_t block = begin / each; block * each < end; block += most) {
-        uint64_t last = (end + each - 1) / each, first = block * each;
-        uint64_t count = last - block < most ? last - block : most;
-        type->decode(blocks + block * (uint64_t)type->bytes, (int64_t)count, stage);
-        uint64_t from = begin > first ? begin : first;
-        uint64_t to = end < first + count * each ? end : first + count * each;
-        memcpy(bytes + (from - begin), (const char *)stage + (from - first), (size_t)(to - from));
+    for (uint64_t at = begin, next; at < end; at = next) {
+        const uint64_t block = at / each, first = block * each, whole = (end - first) / each;
+        const uint8_t *codes = blocks + block * (uint64_t)type->bytes;
+        char *to = bytes + (at - begin);
+        if (at == first && whole != 0 && (uintptr_t)to % _Alignof(float) == 0) {
+            type->decode(codes, (int64_t)whole, (float *)(void *)to);
+            next = first + whole * each;
+            continue;
+        }
+        float aside[RS_BLOCK_ELEMENTS_MAX];
+        type->decode(codes, 1, aside);
+        next = end < first + each ? end : first + each;
+        memcpy(to, (const char *)aside + (at - first), (size_t)(next - at));
     }
 }
 
