@@ -251,9 +251,9 @@ static reshard_status body_like(void *user, reshard_group *group)
         TRY(reshard_tensor_zeros_like(like, RESHARD_I32, &made[1]));
         TRY(reshard_tensor_fill(made[1], 1234));
         TRY(reshard_tensor_zeros_like(like, RESHARD_F64, &made[2]));
-        TRY(reshard_tensor_fill_uniform(made[2], 8));
+        TRY(reshard_tensor_fill_random(made[2], RESHARD_UNIFORM, 8));
         TRY(reshard_tensor_zeros_like(like, RESHARD_F64, &made[3]));
-        TRY(reshard_tensor_fill_normal(made[3], 9));
+        TRY(reshard_tensor_fill_random(made[3], RESHARD_NORMAL, 9));
         CHECK(reshard_tensor_dtype(made[0]) == RESHARD_F32);
         CHECK(reshard_tensor_dtype(made[1]) == RESHARD_I32);
         for (int k = 0; k < 4; k++) {
@@ -262,9 +262,9 @@ static reshard_status body_like(void *user, reshard_group *group)
             CHECK(!spread || reshard_layout_equals(reshard_tensor_layout(made[k]),
                                                    reshard_tensor_layout(like)));
             if (k == 2)
-                MUST(reshard_tensor_fill_uniform(local, 8));
+                MUST(reshard_tensor_fill_random(local, RESHARD_UNIFORM, 8));
             if (k == 3)
-                MUST(reshard_tensor_fill_normal(local, 9));
+                MUST(reshard_tensor_fill_random(local, RESHARD_NORMAL, 9));
             for (int64_t e = 0; e < 30; e++)
                 CHECK(element(whole, e) == (k == 0 ? 0 : k == 1 ? 1234 : element(local, e)));
             reshard_tensor_release(whole);
