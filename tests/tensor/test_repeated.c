@@ -185,7 +185,8 @@ static reshard_status body_into_refused(void *user, reshard_group *group)
     TRY(reshard_tensor_create_distributed(NULL, group, spec, RESHARD_I64, SHAPE(8, 4), &count));
     TRY(expect_into(whole, from, RESHARD_ERR_INVALID, "the source is not"));
     TRY(expect_into(from, NULL, RESHARD_ERR_INVALID, "the target is NULL"));
-    TRY(expect_into(from, whole, RESHARD_ERR_INVALID, "the target is a local tensor"));
+    TRY(expect_into(from, whole, RESHARD_ERR_INVALID,
+                    "the target is local, and the source is not"));
     TRY(expect_into(from, other, RESHARD_ERR_INVALID, "f64 8x4 into f64 4x8"));
     TRY(expect_into(from, count, RESHARD_ERR_UNSUPPORTED, "from f64 to i64"));
     TRY(expect_into(from, from, RESHARD_ERR_INVALID, "shares memory"));

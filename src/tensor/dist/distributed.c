@@ -75,7 +75,9 @@ reshard_status reshard_tensor_fill_random(reshard_tensor *tensor, reshard_random
                                           uint64_t seed)
 {
     if (random != RESHARD_UNIFORM && random != RESHARD_NORMAL)
-        return rs_fail(RESHARD_ERR_INVALID, "%d is no kind of random numbers", (int)random);
+        return rs_fail(RESHARD_ERR_INVALID,
+                       "unknown kind %d of random numbers; pass RESHARD_UNIFORM or RESHARD_NORMAL",
+                       (int)random);
     rs_random_kind kind = random == RESHARD_NORMAL ? RS_RANDOM_NORMAL : RS_RANDOM_UNIFORM;
     rs_random fill = {kind, seed, 0};
     reshard_status status = rs_distribution_check_fill(tensor);
