@@ -98,7 +98,7 @@ static reshard_status make_matrices(reshard_context *context, matrices *m)
     for (uint64_t i = 0; i < 3 && status == RESHARD_OK; i++) {
         status = reshard_tensor_create(context, RESHARD_F32, 2, shape, made[i]);
         if (status == RESHARD_OK)
-            status = reshard_tensor_fill_normal(*made[i], i);
+            status = reshard_tensor_fill_random(*made[i], RESHARD_NORMAL, i);
         if (status == RESHARD_OK && i < 2)
             status = reshard_tensor_set_requires_grad(*made[i], 1);
         m->out[i] = cli_allocate((size_t)(m->size * m->size), sizeof *m->out[i]);

@@ -203,7 +203,7 @@ static reshard_status train(void *user, reshard_group *group)
     if (status == RESHARD_OK && t->peaks != NULL)
         status = measure_memory(&w);
     for (int64_t i = 0; i < w.training->layers; i++)
-        reshard_hook_release(w.hooks[i]);
+        reshard_hook_remove(w.hooks[i]);
     free(w.hooks);
     reshard_tensor_release(w.tokens);
     reshard_tensor_release(w.labels);

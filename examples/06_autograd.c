@@ -60,7 +60,7 @@ static reshard_status make_parameter(reshard_group *group, const char *text, int
     reshard_spec *spec = NULL;
     TRY(reshard_spec_parse(NULL, text, &spec));
     TRY(reshard_tensor_create_distributed(NULL, group, spec, RESHARD_F32, ndim, shape, out_tensor));
-    TRY(reshard_tensor_fill_normal(*out_tensor, seed));
+    TRY(reshard_tensor_fill_random(*out_tensor, RESHARD_NORMAL, seed));
     TRY(reshard_tensor_set_requires_grad(*out_tensor, 1));
 out:
     reshard_spec_release(spec);

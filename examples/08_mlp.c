@@ -31,9 +31,9 @@ static reshard_status train(void *user, reshard_group *group)
     RESHARD_DO(reshard_sgd_create(
         NULL, mlp, RESHARD_OPTIONS(reshard_sgd_options, .learning_rate = 0.5), &sgd));
     RESHARD_DO(reshard_tensor_create(NULL, RESHARD_F32, 2, (int64_t[]){16, 8}, &x));
-    RESHARD_DO(reshard_tensor_fill_normal(x, 2));
+    RESHARD_DO(reshard_tensor_fill_random(x, RESHARD_NORMAL, 2));
     RESHARD_DO(reshard_tensor_zeros_like(x, RESHARD_DTYPE_NONE, &wanted));
-    RESHARD_DO(reshard_tensor_fill_uniform(wanted, 3));
+    RESHARD_DO(reshard_tensor_fill_random(wanted, RESHARD_UNIFORM, 3));
     for (int i = 0; i < 20 && !reshard_scope_failed(); i++) {
         RESHARD_DO(reshard_scope_open(NULL, &step)); /* owns everything that the step computes */
         reshard_tensor *error = reshard_mse_loss(reshard_module_forward(mlp, x), wanted);

@@ -123,7 +123,7 @@ out:
 static void tear_down(trainer *t)
 {
     for (int64_t i = 0; i < t->hook_count; i++)
-        reshard_hook_release(t->hooks[i]);
+        reshard_hook_remove(t->hooks[i]);
     free(t->hooks);
     reshard_named_tensors_destroy(t->state);
     reshard_optimizer_destroy(t->optimizer);

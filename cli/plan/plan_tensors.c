@@ -144,14 +144,13 @@ void cli_plan_tensor_write(cli_json *json, const reshard_conversion_tensor *tens
     }
 }
 
-static void write_sources(cli_json *json, const cli_conversion *made, int64_t index,
+static void write_sources(cli_json *json, const cli_conversion *made,
                           const reshard_conversion_tensor *tensor)
 {
     cli_json_begin_list(json, "sources");
     for (int64_t i = 0; i < tensor->source_count; i++) {
         reshard_stored_tensor source = {.size = sizeof source};
-        int64_t at = reshard_conversion_source(made->conversion, index, i);
-        if (reshard_checkpoint_tensor(made->checkpoint, at, &source) == RESHARD_OK)
+        if (reshard_checkpoint_tensor(made->checkpoint, tensor->sources[i], &source) == RESHARD_OK)
             cli_json_text_part(json, NULL, source.name, source.name_bytes);
     }
     cli_json_end_list(json);
@@ -164,7 +163,7 @@ static reshard_status write_tensor(cli_json *json, const cli_conversion *made, i
     cli_json_begin_object(json, NULL);
     cli_plan_tensor_write(json, tensor);
     if (tensor->map_file != NULL) {
-        write_sources(json, made, index, tensor);
+        write_sources(json, made, tensor);
         status = cli_plan_links_write(json, made, index, tensor, INT64_MAX);
     }
     if (status == RESHARD_OK && tensor->local_shape != NULL)

@@ -65,8 +65,8 @@ static reshard_status run_rank(void *user, reshard_group *group)
     TRY(reshard_tensor_create(NULL, RESHARD_F64, 2, (int64_t[]){ROWS, WIDTH}, &x));
     TRY(reshard_tensor_create(NULL, RESHARD_F64, 2, (int64_t[]){PADDED, WIDTH}, &weight));
     TRY(reshard_tensor_create(NULL, RESHARD_I64, 1, (int64_t[]){ROWS}, &labels));
-    TRY(reshard_tensor_fill_normal(x, 1));
-    TRY(reshard_tensor_fill_normal(weight, 2));
+    TRY(reshard_tensor_fill_random(x, RESHARD_NORMAL, 1));
+    TRY(reshard_tensor_fill_random(weight, RESHARD_NORMAL, 2));
     for (int64_t i = 0; i < ROWS; i++)
         TRY(reshard_tensor_set(labels, &i, i == 2 ? -100 : (double)(i * 11 % WORDS)));
     TRY(reshard_tensor_set_requires_grad(weight, 1));

@@ -133,7 +133,7 @@ static reshard_status run_rank(void *user, reshard_group *group)
     TRY(reshard_spec_parse(NULL, "4: S(0)", &rows));
     for (int i = 0; i < 2; i++) {
         TRY(reshard_tensor_create(NULL, RESHARD_F64, 2, shape, &whole[i]));
-        TRY(reshard_tensor_fill_normal(whole[i], 1 + (uint64_t)i));
+        TRY(reshard_tensor_fill_random(whole[i], RESHARD_NORMAL, 1 + (uint64_t)i));
         TRY(reshard_tensor_shard(NULL, group, rows, 0, whole[i], &cut[i]));
     }
     TRY(differentiate(whole[0], whole[1], &dense));

@@ -105,7 +105,7 @@ static reshard_status make_tensor(reshard_group *group, reshard_spec *spec, int6
     reshard_status status = RESHARD_OK;
     TRY(reshard_tensor_create_distributed(NULL, group, spec, RESHARD_F32, 2,
                                           (int64_t[]){rows, width}, out_tensor));
-    TRY(reshard_tensor_fill_uniform(*out_tensor, seed));
+    TRY(reshard_tensor_fill_random(*out_tensor, RESHARD_UNIFORM, seed));
     float *values = reshard_tensor_write(reshard_tensor_local_shard(*out_tensor, 0));
     int64_t count = reshard_tensor_volume(reshard_tensor_local_shard(*out_tensor, 0));
     for (int64_t i = 0; i < count; i++)

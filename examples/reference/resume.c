@@ -82,7 +82,7 @@ static int agree(const trainer *a, const trainer *b)
 static reshard_status run(trainer *first, trainer *second, reshard_tensor *x)
 {
     reshard_status status = RESHARD_OK;
-    TRY(reshard_tensor_fill_normal(x, 3));
+    TRY(reshard_tensor_fill_random(x, RESHARD_NORMAL, 3));
     TRY(set_up(first, 1));
     TRY(set_up(second, 2));
     TRY(train(first, x));

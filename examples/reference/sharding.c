@@ -91,7 +91,7 @@ static reshard_status run(reshard_module *model, float values[ROWS * OUTPUTS])
     reshard_tensor *x = NULL;
     reshard_scope *scope = NULL;
     TRY(reshard_tensor_create(NULL, RESHARD_F32, 2, (int64_t[]){ROWS, INPUTS}, &x));
-    TRY(reshard_tensor_fill_normal(x, 3));
+    TRY(reshard_tensor_fill_random(x, RESHARD_NORMAL, 3));
     TRY(reshard_scope_open(NULL, &scope));
     reshard_tensor *y = reshard_module_forward(model, x);
     if (y != NULL)

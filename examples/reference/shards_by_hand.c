@@ -60,7 +60,7 @@ static reshard_status deal_rows(reshard_group *group, reshard_spec *columns)
     reshard_status status = RESHARD_OK;
     int32_t rank = reshard_group_rank(group);
     reshard_local_shard mine[2] = {{.offset = {rank, 0}}, {.offset = {rank + RANKS, 0}}};
-    reshard_plan_cache_counts before = {.size = sizeof before}, after = before;
+    reshard_tensor_info before = {.size = sizeof before}, after = before;
     reshard_tensor *x = NULL;
     reshard_scope *scope = NULL;
     for (int i = 0; i < 2; i++) {
@@ -72,15 +72,16 @@ static reshard_status deal_rows(reshard_group *group, reshard_spec *columns)
     TRY(reshard_layout_get_info(reshard_tensor_layout(x), &layout));
     TRY(check(reshard_tensor_local_shard(x, 1) != NULL && layout.rank_count == RANKS,
               "a rank has lost a row"));
-    TRY(reshard_tensor_plan_cache(x, &before));
+    TRY(reshard_tensor_get_info(x, &before));
     for (int i = 0; i < 3; i++) {
         TRY(reshard_scope_open(NULL, &scope));
         reshard_tensor *moved = reshard_tensor_redistribute(x, columns, NULL);
         TRY(check_rows(reshard_tensor_full(moved)));
         TRY(close_scope(&scope, status));
     }
-    TRY(reshard_tensor_plan_cache(x, &after));
-    TRY(check(after.misses - before.misses == 2 && after.hits - before.hits == 4,
+    TRY(reshard_tensor_get_info(x, &after));
+    TRY(check(after.plan_misses - before.plan_misses == 2 &&
+                  after.plan_hits - before.plan_hits == 4,
               "a plan was made again"));
 out:
     status = close_scope(&scope, status);

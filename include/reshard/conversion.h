@@ -217,6 +217,7 @@ typedef struct reshard_conversion_tensor {
     int32_t map_line;
     const reshard_layout *layout; /* `cut` with padded_shape; NULL if local_shape is */
     int64_t link_count;           /* links of a map that fill it; 0 without a map */
+    const int64_t *sources;       /* indices of the source_count tensors */
 } reshard_conversion_tensor;
 /* Tensors are numbered in the order of their names, compared as bytes: 0 <= index < tensor_count.
  * Errors: RANGE. */
@@ -305,10 +306,6 @@ RESHARD_API reshard_status reshard_cuts_get_tensor(const reshard_cuts *cuts, int
 
 /* ---- how the bytes go ------------------------------------------------------------------------ */
 
-/* The index of one of the checkpoint's tensors that a tensor is made of, 0 <= index < source_count;
- * -1 if there is none. */
-RESHARD_API int64_t reshard_conversion_source(const reshard_conversion *conversion, int64_t tensor,
-                                              int64_t index);
 /* Which elements of which tensor go where: a link of a map into a tensor, 0 <= index < link_count.
  * Its `source` is the index of one of the checkpoint's tensors, its `target` is `tensor`. Set its
  * size before the call. Errors: RANGE. */

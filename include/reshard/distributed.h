@@ -40,13 +40,17 @@ extern "C" {
 RESHARD_API reshard_status reshard_tensor_create_distributed(
     reshard_context *context, reshard_group *group, reshard_spec *spec, reshard_dtype dtype,
     int32_t ndim, const int64_t *shape, reshard_tensor **out_tensor);
-/* Fill a tensor with random numbers that depend only on the seed and on the element's global index:
- * they are the same for any layout and number of ranks, and for a local tensor of that shape.
- * Uniform in [0, 1), or normal with mean 0 and standard deviation 1. Local. Errors: UNSUPPORTED for
+/* Fills a tensor with random numbers that depend only on the seed and on the element's global
+ * index: they are the same for any layout and number of ranks, and for a local tensor of that
+ * shape. Local. Errors: UNSUPPORTED for
  * dtypes other than f16, bf16, f32, f64; INVALID for partial tensors. reshard_tensor_fill takes
  * distributed tensors as well. */
-RESHARD_API reshard_status reshard_tensor_fill_uniform(reshard_tensor *tensor, uint64_t seed);
-RESHARD_API reshard_status reshard_tensor_fill_normal(reshard_tensor *tensor, uint64_t seed);
+typedef enum reshard_random {
+    RESHARD_UNIFORM, /* in [0, 1) */
+    RESHARD_NORMAL   /* mean 0, standard deviation 1 */
+} reshard_random;
+RESHARD_API reshard_status reshard_tensor_fill_random(reshard_tensor *tensor, reshard_random random,
+                                                      uint64_t seed);
 
 /* Local. Makes a new tensor of zeros, to be filled, with the shape, layout and group of `like`,
  * which may be local. dtype NONE: the dtype of `like`. The new tensor does not require gradients.
@@ -189,23 +193,6 @@ RESHARD_API reshard_tensor *reshard_tensor_redistribute_wait(reshard_redistribut
  */
 RESHARD_API reshard_tensor *reshard_tensor_exchange(reshard_tensor *x, reshard_group *group,
                                                     const reshard_exchange *exchange);
-
-/* ==== advanced ===================================================================================
- * How plans are reused, for those who wonder where time goes.
- */
-
-/* ---- the cache of plans ---------------------------------------------------------------------- */
-
-/* How often moves between layouts, in the tensor's group, found their plan in the cache. */
-typedef struct reshard_plan_cache_counts {
-    size_t size; /* sizeof(reshard_plan_cache_counts), set by the caller */
-    int64_t hits, misses;
-    int64_t held; /* plans that are kept now */
-} reshard_plan_cache_counts;
-/* For programs that look for lost time. All zero for a local tensor. Errors: INVALID for a size
- * that is not set. */
-RESHARD_API reshard_status reshard_tensor_plan_cache(const reshard_tensor *tensor,
-                                                     reshard_plan_cache_counts *out_counts);
 
 #ifdef __cplusplus
 }

@@ -46,7 +46,6 @@ typedef struct reshard_map_options {
 RESHARD_API reshard_status reshard_map_parse(reshard_context *context, const char *text,
                                              size_t bytes, const reshard_map_options *options,
                                              reshard_map **out_map);
-RESHARD_API reshard_map *reshard_map_retain(reshard_map *map);
 RESHARD_API void reshard_map_release(reshard_map *map);
 /* The naming on one side: "hf". Empty if the map does not say. */
 RESHARD_API const char *reshard_map_naming(const reshard_map *map, reshard_map_side side);

@@ -223,8 +223,6 @@ RESHARD_API reshard_status reshard_module_add_forward_hook(reshard_module *modul
                                                            reshard_hook **out_hook);
 /* Removes the hook from its module, if that still exists, and frees the handle. */
 RESHARD_API void reshard_hook_remove(reshard_hook *hook);
-/* Frees the handle; the hook stays. */
-RESHARD_API void reshard_hook_release(reshard_hook *hook);
 
 #ifdef __cplusplus
 }

@@ -93,7 +93,7 @@ RESHARD_API void reshard_prediction_destroy(reshard_prediction *prediction);
 
 /* The predicted time of all stages together. Local. */
 RESHARD_API double reshard_prediction_seconds(const reshard_prediction *prediction);
-/* The prediction for one stage, 0 <= stage < reshard_plan_stage_count. Errors: RANGE, INVALID if
+/* The prediction for one stage, 0 <= stage < stage_count of the plan. Errors: RANGE, INVALID if
  * size was not set. Local. */
 RESHARD_API reshard_status reshard_prediction_stage(const reshard_prediction *prediction,
                                                     int32_t stage,

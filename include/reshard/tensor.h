@@ -109,6 +109,9 @@ typedef struct reshard_tensor_info {
     reshard_layout *layout;
     reshard_group *group;
     int64_t local_shard_count; /* of this rank */
+    /* How often moves between layouts in the group found their plan in the cache, and how many
+     * plans are kept there now. */
+    int64_t plan_hits, plan_misses, plans_held;
 } reshard_tensor_info;
 /* Errors: INVALID for a size that no release has. */
 RESHARD_API reshard_status reshard_tensor_get_info(const reshard_tensor *tensor,

@@ -141,7 +141,7 @@ void reshard_hook_remove(reshard_hook *hook)
     free_handle(hook, true);
 }
 
-void reshard_hook_release(reshard_hook *hook)
+void rs_hook_release(reshard_hook *hook)
 {
     free_handle(hook, false);
 }

@@ -114,5 +114,7 @@ void rs_hooks_destroy(reshard_module *module);
 void rs_hook_entry_release(rs_hook_entry *entry);
 /* Appends the second handle to the first and returns the first; either may be NULL. */
 reshard_hook *rs_hook_join(reshard_hook *first, reshard_hook *second);
+/* Frees the handle; the hook stays. */
+void rs_hook_release(reshard_hook *hook);
 
 #endif

@@ -454,7 +454,7 @@ static void put_in_place(work *w, reshard_hook **out_hook)
     if (out_hook != NULL)
         *out_hook = hooks;
     else
-        reshard_hook_release(hooks);
+        rs_hook_release(hooks);
 }
 
 static void clear(work *w)

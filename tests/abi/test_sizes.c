@@ -363,7 +363,6 @@ static void try_tensors(void)
     refuse("reshard_cross_entropy", find_loss(false));
     refuse("reshard_cross_entropy_loss", find_loss(true));
     REFUSES(reshard_tensor_get_info, reshard_tensor_info, (w.tensor, wild));
-    REFUSES(reshard_tensor_plan_cache, reshard_plan_cache_counts, (w.tensor, wild));
     REFUSES(reshard_checkpoint_load_tensors, reshard_checkpoint_load_options,
             (w.other, w.group, 1, &named, wild));
     REFUSES(reshard_checkpoint_save_tensors, reshard_checkpoint_save_options,

@@ -32,10 +32,10 @@ static reshard_status move_and_back(reshard_group *group, const char *from, cons
 {
     bool partial = strchr(to, 'P') != NULL;
     reshard_tensor *alone = make_zeros(RESHARD_F64, SHAPE(5, 3));
-    MUST(reshard_tensor_fill_normal(alone, 3));
+    MUST(reshard_tensor_fill_random(alone, RESHARD_NORMAL, 3));
     reshard_tensor *x = spread_random(group, from, RESHARD_F64, SHAPE(5, 3), 3);
     CHECK(x != NULL);
-    MUST(reshard_tensor_fill_normal(x, 3));
+    MUST(reshard_tensor_fill_random(x, RESHARD_NORMAL, 3));
     TRY(reshard_tensor_set_requires_grad(x, 1));
     reshard_scope *scope = NULL;
     TRY(reshard_scope_open(NULL, &scope));

@@ -133,7 +133,7 @@ static reshard_status body_loss(void *user, reshard_group *group)
     for (int a = 0; a < 5; a++) {
         for (int b = 0; b < 5; b++) {
             reshard_tensor *y = make_leaf(SHAPE(4, 5)), *t = make_zeros(RESHARD_F64, SHAPE(4, 5));
-            MUST(reshard_tensor_fill_normal(t, 4));
+            MUST(reshard_tensor_fill_random(t, RESHARD_NORMAL, 4));
             reshard_tensor *first =
                 specs[a] != NULL ? distribute(group, specs[a], y) : reshard_tensor_retain(y);
             reshard_tensor *second =

@@ -162,7 +162,7 @@ static reshard_status run_model(reshard_context *context, reshard_module *module
 {
     reshard_scope *scope = NULL;
     reshard_tensor *x = make_zeros(RESHARD_F64, SHAPE(4, 3));
-    MUST(reshard_tensor_fill_normal(x, 3));
+    MUST(reshard_tensor_fill_random(x, RESHARD_NORMAL, 3));
     reshard_status status = reshard_scope_open(context, &scope);
     if (status == RESHARD_OK) {
         (void)reshard_backward(reshard_sum(reshard_module_forward(module, x)), NULL, NULL);
@@ -285,7 +285,7 @@ static reshard_status body_checkpoint(void *user, reshard_group *group)
     reshard_context *context = context_of(a, rank);
     reshard_checkpoint *checkpoint = NULL;
     reshard_tensor *local = make_zeros(RESHARD_F64, SHAPE(5, 3));
-    MUST(reshard_tensor_fill_normal(local, 1));
+    MUST(reshard_tensor_fill_random(local, RESHARD_NORMAL, 1));
     reshard_tensor *spread = distribute(group, "3: S(0)", local);
     reshard_named_tensor items[] = {{"local", local}, {"spread", spread}};
     char path[64];

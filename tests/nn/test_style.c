@@ -180,7 +180,7 @@ static reshard_status feed_body(void *user, reshard_group *group)
     reshard_tensor *x = make_zeros(RESHARD_F64, SHAPE(4, 5, 6)), *cut = NULL;
     reshard_spec *batch = spec_of("dp=2,tp=2: S(0), R");
     (void)user;
-    MUST(reshard_tensor_fill_normal(x, 8));
+    MUST(reshard_tensor_fill_random(x, RESHARD_NORMAL, 8));
     TRY(reshard_mesh_create(NULL, 2, (const char *[]){"dp", "tp"}, (int32_t[]){2, 2}, NULL, &mesh));
     TRY(reshard_module_parallelize(feed, group, mesh, 1, 4, styles, NULL));
     TRY(reshard_module_find_tensor(feed, "up.weight", &weight));
@@ -240,7 +240,7 @@ static reshard_status local_body(void *user, reshard_group *group)
     reshard_scope *scope = NULL;
     (void)user;
     reshard_tensor *x = make_zeros(RESHARD_F64, SHAPE(3, 2, 6)), *mine = NULL;
-    MUST(reshard_tensor_fill_normal(x, 9));
+    MUST(reshard_tensor_fill_random(x, RESHARD_NORMAL, 9));
     TRY(reshard_mesh_create(NULL, 1, (const char *[]){"tp"}, (int32_t[]){3}, NULL, &mesh));
     TRY(reshard_module_parallelize(feed, group, mesh, 0, 3, styles, NULL));
     TRY(reshard_scope_open(NULL, &scope));

@@ -270,7 +270,7 @@ static reshard_tensor *make_input(reshard_dtype dtype, uint64_t seed, int32_t nd
                                   const int64_t *shape)
 {
     reshard_tensor *x = make_zeros(dtype, ndim, shape);
-    MUST(reshard_tensor_fill_uniform(x, seed));
+    MUST(reshard_tensor_fill_random(x, RESHARD_UNIFORM, seed));
     return x;
 }
 

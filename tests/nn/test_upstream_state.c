@@ -22,7 +22,7 @@ static reshard_module *make_model(reshard_group *group, const char *spec, bool n
     for (uint64_t i = 0; i < 2; i++) {
         reshard_tensor *tensor = make_zeros(RESHARD_F32, SHAPE(10, 20));
         if (numbers)
-            MUST(reshard_tensor_fill_uniform(tensor, i + 1));
+            MUST(reshard_tensor_fill_random(tensor, RESHARD_UNIFORM, i + 1));
         if (spec != NULL) {
             reshard_tensor *spread = distribute(group, spec, tensor);
             reshard_tensor_release(tensor);
@@ -35,7 +35,7 @@ static reshard_module *make_model(reshard_group *group, const char *spec, bool n
     for (uint64_t i = 0; i < 2; i++) {
         reshard_tensor *plain = make_zeros(RESHARD_F32, SHAPE(2, 2));
         if (numbers)
-            MUST(reshard_tensor_fill_uniform(plain, i + 3));
+            MUST(reshard_tensor_fill_random(plain, RESHARD_UNIFORM, i + 3));
         MUST(reshard_module_add_parameter(i == 0 ? model : sub,
                                           i == 0 ? "random_tensor1" : "random_tensor2", plain));
         reshard_tensor_release(plain);
@@ -51,7 +51,7 @@ static bool has_numbers(reshard_tensor *found, uint64_t seed)
     bool same = true;
     MUST(reshard_scope_open(NULL, &scope));
     MUST(reshard_tensor_create(NULL, RESHARD_F32, 2, reshard_tensor_shape(found), &expected));
-    MUST(reshard_tensor_fill_uniform(expected, seed));
+    MUST(reshard_tensor_fill_random(expected, RESHARD_UNIFORM, seed));
     if (reshard_tensor_layout(found) != NULL)
         found = reshard_tensor_full(found);
     for (int64_t k = 0; k < reshard_tensor_volume(expected); k++)

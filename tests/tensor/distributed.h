@@ -39,7 +39,7 @@ static inline reshard_tensor *spread_random(reshard_group *group, const char *te
     reshard_tensor *made = NULL;
     if (reshard_tensor_create_distributed(NULL, group, spec, dtype, ndim, shape, &made) ==
         RESHARD_OK)
-        MUST(reshard_tensor_fill_uniform(made, seed));
+        MUST(reshard_tensor_fill_random(made, RESHARD_UNIFORM, seed));
     reshard_spec_release(spec);
     return made;
 }

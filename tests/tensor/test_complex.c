@@ -118,15 +118,15 @@ static reshard_status body_factories(void *user, reshard_group *group)
             reshard_tensor *local = make_zeros(dtype, SHAPE(5, 7));
             double sum = 0, square = 0;
             MUST(kind == 0   ? reshard_tensor_fill(local, 2.5)
-                 : kind == 1 ? reshard_tensor_fill_uniform(local, 6)
-                             : reshard_tensor_fill_normal(local, 6));
+                 : kind == 1 ? reshard_tensor_fill_random(local, RESHARD_UNIFORM, 6)
+                             : reshard_tensor_fill_random(local, RESHARD_NORMAL, 6));
             for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
                 reshard_tensor *made = spread_random(group, specs[s], dtype, SHAPE(5, 7), 6);
                 CHECK(made != NULL);
                 if (kind == 0)
                     TRY(reshard_tensor_fill(made, 2.5));
                 else if (kind == 2)
-                    TRY(reshard_tensor_fill_normal(made, 6));
+                    TRY(reshard_tensor_fill_random(made, RESHARD_NORMAL, 6));
                 reshard_tensor *whole = whole_of(made);
                 CHECK(whole != NULL);
                 for (int64_t i = 0; i < 35; i++)

@@ -189,7 +189,8 @@ static reshard_status body_refused(void *user, reshard_group *group)
     CHECK(strcmp(reshard_error_text(),
                  "equal: input 1 is a local tensor, and another one is distributed") == 0);
     CHECK(reshard_tensor_copy(local, a) == RESHARD_ERR_INVALID);
-    CHECK(strcmp(reshard_error_text(), "copy: rank 0: the target is a local tensor") == 0);
+    CHECK(strcmp(reshard_error_text(),
+                 "copy: rank 0: the target is local, and the source is not") == 0);
     /* A clone of a partial tensor is partial, and its gradient flows. */
     reshard_tensor *y = reshard_tensor_full(reshard_sum(reshard_tensor_clone(sum)));
     TRY(reshard_backward(y, NULL, NULL));

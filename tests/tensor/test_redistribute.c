@@ -93,7 +93,7 @@ static reshard_status run_job(void *user, reshard_group *group)
     const job *j = user;
     int32_t rank = reshard_group_rank(group);
     reshard_tensor *whole = make_zeros(RESHARD_F64, j->given->ndim, j->given->shape);
-    MUST(reshard_tensor_fill_uniform(whole, j->given->seed));
+    MUST(reshard_tensor_fill_random(whole, RESHARD_UNIFORM, j->given->seed));
     reshard_tensor *x = spread_random(group, j->texts[0], RESHARD_F64, j->given->ndim,
                                       j->given->shape, j->given->seed);
     CHECK(x != NULL);
@@ -311,9 +311,9 @@ static reshard_status count_hits(void *user, reshard_group *group)
         CHECK(move_to(x, "2: S(0)") != NULL); /* needs no plan */
         TRY(reshard_scope_close(scope));
     }
-    reshard_plan_cache_counts counts = {.size = sizeof counts};
-    TRY(reshard_tensor_plan_cache(x, &counts));
-    CHECK(counts.misses == 2 && counts.hits == 4 && counts.held == 2);
+    reshard_tensor_info counts = {.size = sizeof counts};
+    TRY(reshard_tensor_get_info(x, &counts));
+    CHECK(counts.plan_misses == 2 && counts.plan_hits == 4 && counts.plans_held == 2);
     /* Bounded: a hundred layouts do not stay. */
     for (int i = 1; i < 100; i++) {
         char text[32];
@@ -323,10 +323,10 @@ static reshard_status count_hits(void *user, reshard_group *group)
         CHECK(move_to(x, text) != NULL);
         TRY(reshard_scope_close(scope));
     }
-    TRY(reshard_tensor_plan_cache(x, &counts));
-    CHECK(counts.held == 64);
+    TRY(reshard_tensor_get_info(x, &counts));
+    CHECK(counts.plans_held == 64);
     /* The last 64 are left, from 36 on. Of these, the one that was not used for longest goes. */
-    int64_t hits = counts.hits;
+    int64_t hits = counts.plan_hits;
     static const char *const later[] = {"2: S(0=36,164)", "2: S(0=99,101)", "2: S(0=150,50)",
                                         "2: S(0=36,164)", "2: S(0=99,101)"};
     for (int i = 0; i < 5; i++) {
@@ -335,8 +335,8 @@ static reshard_status count_hits(void *user, reshard_group *group)
         CHECK(move_to(x, later[i]) != NULL);
         TRY(reshard_scope_close(scope));
     }
-    TRY(reshard_tensor_plan_cache(x, &counts));
-    CHECK(counts.held == 64 && counts.hits == hits + 4);
+    TRY(reshard_tensor_get_info(x, &counts));
+    CHECK(counts.plans_held == 64 && counts.plan_hits == hits + 4);
     reshard_tensor_release(x);
     return RESHARD_OK;
 }

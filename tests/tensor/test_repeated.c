@@ -185,7 +185,8 @@ static reshard_status body_into_refused(void *user, reshard_group *group)
     TRY(reshard_tensor_create_distributed(NULL, group, spec, RESHARD_I64, SHAPE(8, 4), &count));
     TRY(expect_into(whole, from, RESHARD_ERR_INVALID, "the source is not"));
     TRY(expect_into(from, NULL, RESHARD_ERR_INVALID, "the target is NULL"));
-    TRY(expect_into(from, whole, RESHARD_ERR_INVALID, "the target is a local tensor"));
+    TRY(expect_into(from, whole, RESHARD_ERR_INVALID,
+                    "the target is local, and the source is not"));
     TRY(expect_into(from, other, RESHARD_ERR_INVALID, "f64 8x4 into f64 4x8"));
     TRY(expect_into(from, count, RESHARD_ERR_UNSUPPORTED, "from f64 to i64"));
     TRY(expect_into(from, from, RESHARD_ERR_INVALID, "shares memory"));
@@ -251,9 +252,9 @@ static reshard_status body_like(void *user, reshard_group *group)
         TRY(reshard_tensor_zeros_like(like, RESHARD_I32, &made[1]));
         TRY(reshard_tensor_fill(made[1], 1234));
         TRY(reshard_tensor_zeros_like(like, RESHARD_F64, &made[2]));
-        TRY(reshard_tensor_fill_uniform(made[2], 8));
+        TRY(reshard_tensor_fill_random(made[2], RESHARD_UNIFORM, 8));
         TRY(reshard_tensor_zeros_like(like, RESHARD_F64, &made[3]));
-        TRY(reshard_tensor_fill_normal(made[3], 9));
+        TRY(reshard_tensor_fill_random(made[3], RESHARD_NORMAL, 9));
         CHECK(reshard_tensor_dtype(made[0]) == RESHARD_F32);
         CHECK(reshard_tensor_dtype(made[1]) == RESHARD_I32);
         for (int k = 0; k < 4; k++) {
@@ -262,9 +263,9 @@ static reshard_status body_like(void *user, reshard_group *group)
             CHECK(!spread || reshard_layout_equals(reshard_tensor_layout(made[k]),
                                                    reshard_tensor_layout(like)));
             if (k == 2)
-                MUST(reshard_tensor_fill_uniform(local, 8));
+                MUST(reshard_tensor_fill_random(local, RESHARD_UNIFORM, 8));
             if (k == 3)
-                MUST(reshard_tensor_fill_normal(local, 9));
+                MUST(reshard_tensor_fill_random(local, RESHARD_NORMAL, 9));
             for (int64_t e = 0; e < 30; e++)
                 CHECK(element(whole, e) == (k == 0 ? 0 : k == 1 ? 1234 : element(local, e)));
             reshard_tensor_release(whole);

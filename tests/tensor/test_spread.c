@@ -811,8 +811,8 @@ static reshard_status train(void *user, reshard_group *group)
     reshard_spec_release(batch);
     for (int turn = 0; turn < 2; turn++) { /* the second one finds all plans ready */
         reshard_scope *scope = NULL;
-        reshard_plan_cache_counts before = {.size = sizeof before}, after = before;
-        TRY(reshard_tensor_plan_cache(x, &before));
+        reshard_tensor_info before = {.size = sizeof before}, after = before;
+        TRY(reshard_tensor_get_info(x, &before));
         TRY(reshard_scope_open(NULL, &scope));
         reshard_tensor *loss = forward(params, x, labels, "dp=2,tp=2: S(0), R");
         reshard_tensor *expected = forward(wholes, x_whole, labels_whole, NULL);
@@ -820,8 +820,8 @@ static reshard_status train(void *user, reshard_group *group)
         (void)reshard_backward(loss, NULL, NULL);
         (void)reshard_backward(expected, NULL, NULL);
         TRY(reshard_scope_close(scope));
-        TRY(reshard_tensor_plan_cache(x, &after));
-        CHECK(turn == 0 || after.misses == before.misses);
+        TRY(reshard_tensor_get_info(x, &after));
+        CHECK(turn == 0 || after.plan_misses == before.plan_misses);
         for (int i = 0; i < 6; i++) {
             /* Not through whole_of, which would use other plans. */
             const reshard_tensor *mine =

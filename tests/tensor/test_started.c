@@ -135,9 +135,9 @@ static reshard_status look_and_pass_on(reshard_operation_call *call,
                                        reshard_tensor **out_gradients)
 {
     const probe *p = call->data;
-    reshard_plan_cache_counts counts = {.size = sizeof counts};
-    TRY(reshard_tensor_plan_cache(p->tensor, &counts));
-    *p->held = counts.held;
+    reshard_tensor_info counts = {.size = sizeof counts};
+    TRY(reshard_tensor_get_info(p->tensor, &counts));
+    *p->held = counts.plans_held;
     out_gradients[0] = reshard_tensor_clone(gradients[0]);
     return RESHARD_OK;
 }

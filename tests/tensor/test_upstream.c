@@ -193,9 +193,9 @@ static void test_redistribute__one_axis(void **state)
 /* Moves of x's group that needed a plan so far. */
 static int64_t count_moves(const reshard_tensor *x)
 {
-    reshard_plan_cache_counts counts = {.size = sizeof counts};
-    MUST(reshard_tensor_plan_cache(x, &counts));
-    return counts.hits + counts.misses;
+    reshard_tensor_info counts = {.size = sizeof counts};
+    MUST(reshard_tensor_get_info(x, &counts));
+    return counts.plan_hits + counts.plan_misses;
 }
 
 /* test_partial_to_partial_forward_backward: a gradient that is partial in the same way stays so,
@@ -383,7 +383,7 @@ static reshard_status convert(void *user, reshard_group *group)
     reshard_redistribute_options options = {
         .size = sizeof options, .dtype = dtypes[c->forward], .gradient_dtype = dtypes[c->backward]};
     reshard_tensor *whole = make_zeros(RESHARD_F32, c->m.ndim, c->m.shape), *x = NULL;
-    MUST(reshard_tensor_fill_uniform(whole, 6));
+    MUST(reshard_tensor_fill_random(whole, RESHARD_UNIFORM, 6));
     TRY(reshard_tensor_set_requires_grad(whole, 1));
     TRY(cut_directly(group, c->m.from, whole, &x));
     reshard_spec *to = spec_of(c->m.to);

@@ -334,9 +334,9 @@ static reshard_status make_as(const reshard_tensor *like, factory how, reshard_t
     if (status == RESHARD_OK && (how == ONES || how == FULL))
         status = reshard_tensor_fill(*out_made, how == ONES ? 1 : 8.8);
     if (status == RESHARD_OK && how == UNIFORM)
-        status = reshard_tensor_fill_uniform(*out_made, 1234);
+        status = reshard_tensor_fill_random(*out_made, RESHARD_UNIFORM, 1234);
     if (status == RESHARD_OK && how == NORMAL)
-        status = reshard_tensor_fill_normal(*out_made, 1234);
+        status = reshard_tensor_fill_random(*out_made, RESHARD_NORMAL, 1234);
     return status;
 }
 
@@ -390,7 +390,8 @@ static void test_create__random(void **state)
     (void)state;
     reshard_tensor *alone = make_zeros(RESHARD_F32, SHAPE(10, 20));
     for (int normal = 0; normal < 2; normal++) {
-        MUST(normal ? reshard_tensor_fill_normal(alone, 5) : reshard_tensor_fill_uniform(alone, 5));
+        MUST(normal ? reshard_tensor_fill_random(alone, RESHARD_NORMAL, 5)
+                    : reshard_tensor_fill_random(alone, RESHARD_UNIFORM, 5));
         double mean = 0, square = 0;
         for (int64_t i = 0; i < 200; i++) {
             mean += element(alone, i) / 200;

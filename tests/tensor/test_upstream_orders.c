@@ -338,7 +338,7 @@ static reshard_status cut_both_ways(void *user, reshard_group *group)
 {
     const move *m = user;
     reshard_tensor *whole = make_zeros(RESHARD_F32, m->ndim, m->shape), *a = NULL, *b = NULL;
-    MUST(reshard_tensor_fill_uniform(whole, 4));
+    MUST(reshard_tensor_fill_random(whole, RESHARD_UNIFORM, 4));
     TRY(cut_directly(group, m->from, whole, &a));
     TRY(cut_directly(group, m->to, whole, &b));
     ran_move(m->upstream, a, b);

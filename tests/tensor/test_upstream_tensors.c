@@ -171,7 +171,7 @@ static reshard_status use_sub_group(void *user, reshard_group *group)
     if (sub == NULL)
         return RESHARD_OK;
     reshard_tensor *whole = make_zeros(RESHARD_F32, SHAPE(10, 20)), *x = NULL, *all = NULL;
-    MUST(reshard_tensor_fill_uniform(whole, 2));
+    MUST(reshard_tensor_fill_random(whole, RESHARD_UNIFORM, 2));
     TRY(cut_directly(sub, "3: S(0)", whole, &x));
     for (int32_t root = 0; root < 3; root++) { /* every root works, by its rank in the sub-group */
         TRY(reshard_tensor_gather(x, root, &all));
@@ -303,7 +303,7 @@ static reshard_status wrap_local(void *user, reshard_group *group)
         int i = k / 4;
         const char *text = specs[k % 4];
         reshard_tensor *whole = make_zeros(RESHARD_F32, rows[i].ndim, rows[i].shape), *cut = NULL;
-        MUST(reshard_tensor_fill_uniform(whole, 3));
+        MUST(reshard_tensor_fill_random(whole, RESHARD_UNIFORM, 3));
         TRY(cut_directly(group, text, whole, &cut));
         reshard_scope *scope = NULL;
         TRY(reshard_scope_open(NULL, &scope));

@@ -290,19 +290,6 @@ reshard_status reshard_conversion_get_stats(const reshard_conversion *conversion
     return rs_report_write("conversion stats", &stats, sizeof stats, out_stats);
 }
 
-int64_t reshard_conversion_source(const reshard_conversion *conversion, int64_t tensor,
-                                  int64_t index)
-{
-    const rs_target *target = &conversion->target;
-    if (tensor < 0 || tensor >= target->tensor_count || index < 0)
-        return -1;
-    int64_t origin = target->origins[tensor];
-    if (target->mapped == NULL || origin < 0)
-        return index == 0 ? origin : -1;
-    const rs_mapped_origin *made = &target->mapped->origins[origin];
-    return index < made->count ? made->sources[index] : -1;
-}
-
 reshard_status reshard_conversion_get_link(const reshard_conversion *conversion, int64_t tensor,
                                            int64_t index, reshard_strided_link *out_link)
 {
@@ -336,12 +323,13 @@ reshard_status reshard_conversion_get_tensor(const reshard_conversion *conversio
     const rs_mapped_origin *made =
         target->mapped != NULL && origin >= 0 ? &target->mapped->origins[origin] : NULL;
     reshard_conversion_tensor found =
-        rs_cut_tensor_of(&target->tensors[index], reshard_conversion_source(conversion, index, 0),
-                         target->rows[index]);
+        rs_cut_tensor_of(&target->tensors[index], &target->origins[index], target->rows[index]);
     if (origin < 0)
         found.source_count = 0; /* it comes from the file that is followed */
     if (made != NULL) {
+        found.source = made->count > 0 ? made->sources[0] : -1;
         found.source_count = made->count;
+        found.sources = made->sources;
         found.map_file = made->file;
         found.map_line = made->line;
         found.link_count = made->link_count;

@@ -357,13 +357,6 @@ reshard_status reshard_map_parse(reshard_context *context, const char *text, siz
     return RESHARD_OK;
 }
 
-reshard_map *reshard_map_retain(reshard_map *map)
-{
-    if (map != NULL)
-        rs_reference_add(&map->references);
-    return map;
-}
-
 void reshard_map_release(reshard_map *map)
 {
     if (map == NULL || !rs_reference_drop(&map->references))

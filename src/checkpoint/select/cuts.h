@@ -56,7 +56,7 @@ reshard_status rs_cuts_find(rs_cuts *cuts, const rs_selected *selected,
                             const rs_stored_tensor *tensor, const rs_cut_row **out_row);
 
 /* What callers see of a tensor; row NULL: it is not cut. */
-reshard_conversion_tensor rs_cut_tensor_of(const rs_stored_tensor *tensor, int64_t source,
+reshard_conversion_tensor rs_cut_tensor_of(const rs_stored_tensor *tensor, const int64_t *source,
                                            const rs_cut_row *row);
 /* Refuses a checkpoint that was opened only to be looked at. Errors: INVALID. */
 reshard_status rs_cuts_check_source(const reshard_checkpoint *source);

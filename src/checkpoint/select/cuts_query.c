@@ -13,14 +13,14 @@ struct reshard_cuts {
     const rs_cut_row **rows;   /* by item; NULL: not cut */
 };
 
-reshard_conversion_tensor rs_cut_tensor_of(const rs_stored_tensor *tensor, int64_t source,
+reshard_conversion_tensor rs_cut_tensor_of(const rs_stored_tensor *tensor, const int64_t *source,
                                            const rs_cut_row *row)
 {
     static const rs_cut_row none;
     row = row != NULL ? row : &none;
     return (reshard_conversion_tensor){.name = tensor->name.bytes,
                                        .name_bytes = tensor->name.count,
-                                       .source = source,
+                                       .source = *source,
                                        .dtype = tensor->dtype,
                                        .ndim = tensor->ndim,
                                        .shape = tensor->shape,
@@ -31,6 +31,7 @@ reshard_conversion_tensor rs_cut_tensor_of(const rs_stored_tensor *tensor, int64
                                        .local_shape = row->local_shape,
                                        .padded_shape = row->padded_shape,
                                        .source_count = 1,
+                                       .sources = source,
                                        .layout = row->layout};
 }
 
@@ -137,6 +138,6 @@ reshard_status reshard_cuts_get_tensor(const reshard_cuts *cuts, int64_t index,
         return rs_fail(RESHARD_ERR_RANGE, "there is no tensor %lld; there are %lld",
                        (long long)index, (long long)count);
     const reshard_conversion_tensor found = rs_cut_tensor_of(
-        &cuts->tensors[index], cuts->cuts.selection.items[index].origin, cuts->rows[index]);
+        &cuts->tensors[index], &cuts->cuts.selection.items[index].origin, cuts->rows[index]);
     return rs_report_write("conversion tensor", &found, sizeof found, out_tensor);
 }

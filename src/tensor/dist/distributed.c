@@ -71,23 +71,19 @@ reshard_status reshard_tensor_create_distributed(reshard_context *context, resha
     return rs_tensor_hand_out(status, tensor, out_tensor);
 }
 
-static reshard_status fill_random(reshard_tensor *tensor, rs_random_kind kind, uint64_t seed)
+reshard_status reshard_tensor_fill_random(reshard_tensor *tensor, reshard_random random,
+                                          uint64_t seed)
 {
+    if (random != RESHARD_UNIFORM && random != RESHARD_NORMAL)
+        return rs_fail(RESHARD_ERR_INVALID,
+                       "unknown kind %d of random numbers; pass RESHARD_UNIFORM or RESHARD_NORMAL",
+                       (int)random);
+    rs_random_kind kind = random == RESHARD_NORMAL ? RS_RANDOM_NORMAL : RS_RANDOM_UNIFORM;
     rs_random fill = {kind, seed, 0};
     reshard_status status = rs_distribution_check_fill(tensor);
     if (status == RESHARD_OK && !rs_tensor_is_contiguous(tensor))
         status = rs_fail(RESHARD_ERR_INVALID, "filling a tensor that is not contiguous");
     return status == RESHARD_OK ? rs_fill_random(tensor, &fill) : status;
-}
-
-reshard_status reshard_tensor_fill_uniform(reshard_tensor *tensor, uint64_t seed)
-{
-    return fill_random(tensor, RS_RANDOM_UNIFORM, seed);
-}
-
-reshard_status reshard_tensor_fill_normal(reshard_tensor *tensor, uint64_t seed)
-{
-    return fill_random(tensor, RS_RANDOM_NORMAL, seed);
 }
 
 /* ---- tensors like another one ---------------------------------------------------------------- */
@@ -427,6 +423,12 @@ reshard_status reshard_tensor_get_info(const reshard_tensor *tensor, reshard_ten
         .group = d != NULL ? rs_distributed_group(tensor) : NULL,
         .local_shard_count = d != NULL ? d->shard_count : 0,
     };
+    if (d != NULL) {
+        rs_exec_cache_counts counts = rs_exec_cache_count(d->cache);
+        info.plan_hits = counts.hits;
+        info.plan_misses = counts.misses;
+        info.plans_held = counts.held;
+    }
     return rs_report_write("tensor info", &info, sizeof info, out_info);
 }
 
@@ -435,17 +437,4 @@ reshard_tensor *reshard_tensor_local_shard(const reshard_tensor *tensor, int64_t
     if (index < 0 || tensor->distribution == NULL || index >= tensor->distribution->shard_count)
         return NULL;
     return tensor->distribution->shards[index];
-}
-
-reshard_status reshard_tensor_plan_cache(const reshard_tensor *tensor,
-                                         reshard_plan_cache_counts *out_counts)
-{
-    reshard_plan_cache_counts made = {.size = sizeof made};
-    if (tensor->distribution != NULL) {
-        rs_exec_cache_counts counts = rs_exec_cache_count(tensor->distribution->cache);
-        made.hits = counts.hits;
-        made.misses = counts.misses;
-        made.held = counts.held;
-    }
-    return rs_report_write("plan cache counts", &made, sizeof made, out_counts);
 }

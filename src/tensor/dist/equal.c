@@ -155,15 +155,21 @@ static reshard_status check_copy(const reshard_tensor *target, const reshard_ten
 {
     if (target == NULL || source == NULL)
         return rs_fail(RESHARD_ERR_INVALID, "the %s is NULL", target == NULL ? "target" : "source");
-    if (target->distribution != NULL)
-        return rs_fail(RESHARD_ERR_INVALID, "the target is distributed, and the source is not");
+    const rs_distribution *to = target->distribution, *from = source->distribution;
+    if ((to != NULL) != (from != NULL))
+        return rs_fail(RESHARD_ERR_INVALID, "the target is %s, and the source is not",
+                       to != NULL ? "distributed" : "local");
+    if (to != NULL && to->cache != from->cache)
+        return rs_fail(RESHARD_ERR_INVALID, "the target is distributed over another group");
     if (!rs_shape_equals(target, source))
         return rs_fail(RESHARD_ERR_INVALID, "%s into %s", rs_tensor_describe(source).text,
                        rs_tensor_describe(target).text);
-    if (target->storage == source->storage)
+    if (to == NULL && target->storage == source->storage)
         return rs_fail(RESHARD_ERR_INVALID, "the target shares memory with the source");
     if (target->node != NULL)
-        return rs_fail(RESHARD_ERR_INVALID, "the target was computed by an operation");
+        return rs_fail(RESHARD_ERR_INVALID,
+                       "the target was computed by %s: its gradient is that of its own value",
+                       target->node->name);
     if (target->dtype != source->dtype &&
         (!rs_dtype_is_float(target->dtype) || !rs_dtype_is_float(source->dtype)))
         return rs_fail(RESHARD_ERR_UNSUPPORTED,
@@ -172,35 +178,11 @@ static reshard_status check_copy(const reshard_tensor *target, const reshard_ten
     return RESHARD_OK;
 }
 
-static reshard_status check_distributed(const reshard_tensor *target, const reshard_tensor *source)
-{
-    if (target == NULL || target->distribution == NULL)
-        return rs_fail(RESHARD_ERR_INVALID, "the target is %s",
-                       target == NULL ? "NULL" : "a local tensor");
-    if (target->distribution->cache != source->distribution->cache)
-        return rs_fail(RESHARD_ERR_INVALID, "the target is distributed over another group");
-    if (!rs_shape_equals(source, target))
-        return rs_fail(RESHARD_ERR_INVALID, "%s into %s", rs_tensor_describe(source).text,
-                       rs_tensor_describe(target).text);
-    if (target->node != NULL)
-        return rs_fail(RESHARD_ERR_INVALID,
-                       "the target was computed by %s: its gradient is that of "
-                       "its own value",
-                       target->node->name);
-    if (source->dtype != target->dtype &&
-        (!rs_dtype_is_float(source->dtype) || !rs_dtype_is_float(target->dtype)))
-        return rs_fail(RESHARD_ERR_UNSUPPORTED,
-                       "from %s to %s: casts are between f16, bf16, f32 and f64",
-                       reshard_dtype_name(source->dtype), reshard_dtype_name(target->dtype));
-    return RESHARD_OK;
-}
-
 reshard_status reshard_tensor_copy(reshard_tensor *target, reshard_tensor *source)
 {
-    if (source != NULL && source->distribution != NULL)
-        return rs_fail_within(
-            rs_redistribute_into(check_distributed(target, source), source, target), "copy");
     reshard_status status = check_copy(target, source);
+    if (source != NULL && source->distribution != NULL)
+        return rs_fail_within(rs_redistribute_into(status, source, target), "copy");
     if (status != RESHARD_OK)
         return rs_fail_within(status, "copy");
     (void)reshard_tensor_write(target);
