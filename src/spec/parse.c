@@ -8,6 +8,7 @@
  */
 #include "base/context.h"
 #include "spec/build.h"
+#include "text/text.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -212,11 +213,13 @@ static reshard_status parse_partial(cuts_parser *parser, reshard_placement *plac
         placement->reduction = (reshard_reduction)i;
         return rs_scan_expect(scan, ')');
     }
-    return rs_scan_fail(
-        scan, start, RESHARD_ERR_SYNTAX,
-        "unknown reduction \"%s\" (there are sum, avg, prod, min, max, band, bor and "
-        "bxor)",
-        rs_excerpt_of(word.bytes, word.count).text);
+    char names[128];
+    rs_text list;
+    rs_text_init(&list, names, sizeof names);
+    for (int i = 0; i < (int)RESHARD_REDUCTION_COUNT; i++)
+        rs_text_add(&list, i == 0 ? "%s" : ", %s", reshard_reduction_name((reshard_reduction)i));
+    return rs_scan_fail(scan, start, RESHARD_ERR_SYNTAX, "unknown reduction \"%s\" (there are %s)",
+                        rs_excerpt_of(word.bytes, word.count).text, names);
 }
 
 static reshard_status parse_placement(cuts_parser *parser, reshard_placement *placement)
