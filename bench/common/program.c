@@ -47,8 +47,12 @@ static int run(const char *program, const cli_command *const *commands, int coun
         return complete(commands, count, argc - 1, argv + 1);
     const cli_command *command = argc > 0 ? find(commands, count, argv[0]) : NULL;
     int is_help = cli_options_ask_help(argc, argv);
-    if (!cli_ranks_are_first() && (command == NULL || is_help || !command->shares_work))
-        return CLI_DONE;
+    if (is_help || (command != NULL && !command->shares_work) ||
+        (argc > 0 && strcmp(argv[0], "--version") == 0)) {
+        int code = cli_ranks_meet(command != NULL && !is_help ? command->name : "help");
+        if (code != CLI_DONE || !cli_ranks_are_first())
+            return code;
+    }
     if (argc == 0)
         return cli_fail(CLI_USAGE, "bench: name a measurement; %s --help lists them", program);
     if (command == NULL && is_help)
@@ -60,8 +64,10 @@ static int run(const char *program, const cli_command *const *commands, int coun
                         argv[0], program);
     else if (is_help)
         cli_command_print_help(command);
-    else
+    else {
+        cli_ranks_name_job(command->name);
         return command->run(command, argc - 1, argv + 1);
+    }
     return CLI_DONE;
 }
 

@@ -82,8 +82,9 @@ static int become(const measurement *m, char **arguments)
 
 static int print_page(void)
 {
-    if (!cli_ranks_are_first())
-        return CLI_DONE;
+    int code = cli_ranks_meet("help");
+    if (code != CLI_DONE || !cli_ranks_are_first())
+        return code;
     puts("reshard bench - measurements");
     cli_print_heading("Usage");
     puts("  reshard bench WHAT [OPTIONS]");

@@ -136,8 +136,11 @@ static int run(int argc, char **argv)
         return cli_complete(commands, COMMAND_COUNT, argc - 1, argv + 1);
     const cli_command *command = argc > 0 ? find_command(argv[0]) : NULL;
     int is_help = cli_options_ask_help(argc, argv);
-    if (!cli_ranks_are_first() && first_answers(command, is_help, argc, argv))
-        return CLI_DONE;
+    if (first_answers(command, is_help, argc, argv)) {
+        int code = cli_ranks_meet(command != NULL && !is_help ? command->name : "help");
+        if (code != CLI_DONE || !cli_ranks_are_first())
+            return code;
+    }
     if (argc == 0)
         return cli_fail(CLI_USAGE, "name a command; reshard --help lists them");
     if (argv[0][0] == '-')

@@ -80,7 +80,7 @@ int cli_ranks_outlive_first(void)
     return nanosleep(&long_enough, NULL) == 0;
 }
 
-enum { JOB_BYTES = 16 };
+enum { JOB_BYTES = 24 };
 
 static char job[JOB_BYTES];
 
@@ -154,6 +154,23 @@ static int run_mpi(reshard_rank_fn body, void *user, reshard_status *out_status)
                         "same command",
                         (int)both.other, both.others_job, job);
     return CLI_DONE;
+}
+
+static reshard_status meet(void *user, reshard_group *group)
+{
+    (void)user;
+    (void)group;
+    return RESHARD_OK;
+}
+
+int cli_ranks_meet(const char *name)
+{
+    cli_ranks_name_job(name);
+    /* Where there is no MPI, no rank can wait for another one. */
+    if (cli_ranks_count(1) == 1 || !cli_library_can_open() ||
+        cli_library_open("reshard_mpi") == NULL)
+        return CLI_DONE;
+    return cli_ranks_run(1, meet, NULL);
 }
 
 int cli_ranks_run(int32_t count, reshard_rank_fn body, void *user)

@@ -22,6 +22,10 @@ int cli_ranks_run(int32_t count, reshard_rank_fn body, void *user);
  * with "*path: " unless they are about this path or one inside of it; path and *path may be NULL,
  * and *path may change while the body runs. Otherwise like cli_ranks_run. */
 int cli_ranks_share(reshard_rank_fn body, void *user, const char *const *path);
+/* For a job that the first rank does for all: makes sure that every rank was started for it, since
+ * those that share another one would wait for it for ever. Returns CLI_DONE, on the first rank only
+ * if all were; otherwise it has said what is wrong. */
+int cli_ranks_meet(const char *name);
 /* Whether this process is the first rank, which prints for all. */
 int cli_ranks_are_first(void);
 /* This process's number; 0 without mpirun. */

@@ -21,6 +21,7 @@ import support
 import test_universal
 import torch_files
 import zero_files
+from megatron_files import FAMILIES, Family
 from test_convert import SEED, ConvertTest, tensor
 
 PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "formats.md")
@@ -303,6 +304,39 @@ class Matrix(ConvertTest):
             made = make(self, self.model)
             self.assertEqual(self.read_json("inspect", self.at(made[0]))["format"], source.split()[0])
             lines.append(f"| `{source}` | " + " | ".join(self.try_cell(source, target, made) for target in TARGETS) + " |\n")
+        self.compare_table(lines)
+
+    def test_digests_under_another_naming(self):
+        """`digest SRC --as NAMING` is the digest of what `convert SRC --as NAMING` writes, and SRC with its optimizer is nested."""
+        rnd = random.Random(SEED)
+        layer = {f"model.layers.{n}.{name}.weight": tensor(rnd, "F32", 4, 4) for n in range(2) for name in ("self_attn.q_proj", "mlp.down_proj")}
+        model = {**self.model, **layer, "lm_head.weight": tensor(rnd, "F32", 6, 4)}
+        names = None
+        for source, make in SOURCES.items():
+            path = make(self, model)[0]
+            folder = f"as-{source}".replace(" ", "-")
+            self.convert(path, folder, "--as", "hf")
+            found = {name: each for name, each in files.read_hf(self.at(folder)).items() if name != "z.tied"}
+            names = names or sorted(found)
+            self.assertEqual(sorted(found), names, source)
+            for options in ([], ["--sha256"]):
+                self.assertEqual(self.read_json("digest", self.at(path), "--as", "hf", *options)["checkpoint"],
+                                 self.read_json("digest", self.at(folder), *options)["checkpoint"], source)
+        # What a map makes of one naming for another, there and back.
+        made = Family(**{**FAMILIES["llama"], "hidden": 32})
+        hf, _ = made.make()
+        self.write_hf("named-hf", hf, {**made.config(), "rope_theta": 10000.0, "rms_norm_eps": 1e-5})
+        whole = self.read_json("digest", self.at("named-hf"))["checkpoint"]
+        for naming in ("hf", "hf5", "megatron", "titan", "meta", "universal"):
+            self.convert("named-hf", f"named-{naming}-again", "--as", naming)
+            for target in ("hf", "megatron", "titan"):
+                self.convert(f"named-{naming}-again", f"{naming}-{target}", "--as", target)
+                self.assertEqual(self.read_json("digest", self.at(f"named-{naming}-again"), "--as", target)["checkpoint"],
+                                 self.read_json("digest", self.at(f"{naming}-{target}"))["checkpoint"], (naming, target))
+            if naming != "universal":  # whose floats are f32
+                self.assertEqual(self.read_json("digest", self.at(f"{naming}-hf"))["checkpoint"], whole, naming)
+
+    def compare_table(self, lines):
         with open(PAGE, encoding="utf-8") as file:
             page = file.read()
         before, rest = page.split(BEGIN)

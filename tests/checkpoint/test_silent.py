@@ -11,6 +11,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "cli"))
+import dcp_files
 import files
 import support
 import torch_files
@@ -60,6 +61,22 @@ class Options(SilentTest):
         self.write_text("bin/pytorch_model.bin.index.json",
                         json.dumps({"metadata": {}, "weight_map": {"a": "pytorch_model-00001-of-00001.bin"}}))
         self.assertEqual(self.notes("bin", "hf"), [])
+
+    def test_a_part_that_only_some_names_begin_with(self):
+        """`model` is the model of a nested source. In a flat one, --only model parts it from its head, and says so."""
+        rnd = random.Random(SEED)
+        model = {"model.norm.weight": tensor(rnd, "F32", 4), "lm_head.weight": tensor(rnd, "F32", 3, 4), "vision.w": tensor(rnd, "F32", 2)}
+        writer = dcp_files.Writer(dcp_files.Torch(), self.at("flat"))
+        for name, array in model.items():
+            writer.add(name, array, 1)
+        writer.close()
+        torch_files.write(self.at("nested.pt"), {"model": {"norm.weight": torch_files.tensor(model["model.norm.weight"])}, "optimizer": {"w": torch_files.tensor(model["vision.w"])}})
+        for number, (source, part, warns) in enumerate((("flat", "model", True), ("flat", "vision", False), ("nested.pt", "model", False))):
+            done = support.run("convert", self.at(source), self.at(f"out{number}"), "--only", part, "--quiet")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(done.stderr, 'reshard: warning: "lm_head.weight" and others stay behind, and names lose "model.": it is not a part of the source in which '
+                             'its model is, but what some names begin with; without "only", all are taken\n' if warns else "")
+        self.assertEqual(sorted(files.read_hf(self.at("out0"))), ["norm.weight"])
 
     def test_a_file_in_the_way(self):
         self.write_hf("source", {"a": tensor(self.rnd, "U8", 2)})

@@ -99,6 +99,16 @@ class MpiTest(support.CommandTest):
             self.assertEqual(self.fail_on(rank, f'exec {support.COMMAND} verify {self.at("source")}'),
                              f'reshard: rank {max(rank, 1)} runs "{names[0]}", but rank 0 runs "{names[1]}": all ranks have to run the same command\n')
 
+    def test_one_rank_runs_a_command_without_ranks(self):
+        """Nobody waits for a rank that has nothing to share, nor for a page of help."""
+        for arguments, job in ((f'inspect {self.at("source")}', "inspect"), (f'plan {self.at("source")} --to tp=3', "plan"), ("rules", "rules"), ("info", "info"),
+                               ("convert --help", "help"), ("--version", "help"), ("help", "help"), ("bench --help", "help"),
+                               ("bench plan --ranks 4", "bench plan"), ("bench move --help", "help")):
+            for rank in (0, 2) if job == "inspect" else (2,):
+                names = ("convert", job) if rank == 0 else (job, "convert")
+                self.assertEqual(self.fail_on(rank, f'exec {support.COMMAND} {arguments}'),
+                                 f'reshard: rank {max(rank, 1)} runs "{names[0]}", but rank 0 runs "{names[1]}": all ranks have to run the same command\n')
+
     def test_all_ranks_fail_before_mpi_starts(self):
         code, output, errors = self.mpirun(3, self.at("source"), self.at("out"), "--oops", "--json")
         self.assertEqual((code, errors), (2, 'reshard: convert: unknown option --oops; reshard convert --help lists them\n'))

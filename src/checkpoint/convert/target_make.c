@@ -194,7 +194,17 @@ static reshard_status tell_behind(rs_target *target, const rs_selection *selecti
         rs_slice name = source->values[i].name;
         outside += !rs_target_keeps(target, &name);
     }
-    if (selection->prefix.count != 0 && selection->outside_count + outside != 0)
+    if (selection->splits_model && selection->outside.count != 0)
+        status = rs_target_warn(target,
+                                "\"%.*s\"%s stay%s behind, and names lose \"%.*s\": it is not a "
+                                "part of the source in which its model is, but what some names "
+                                "begin with; without \"only\", all are taken",
+                                RS_SHOWN(selection->outside),
+                                selection->outside_count == 1 ? "" : " and others",
+                                selection->outside_count == 1 ? "s" : "",
+                                (int)selection->prefix.count, selection->prefix.bytes);
+    if (status == RESHARD_OK && selection->prefix.count != 0 &&
+        selection->outside_count + outside != 0)
         status = rs_target_say(target,
                                "only \"%.*s\" is taken: %lld tensor%s (%llu bytes) and %lld other "
                                "value%s stay behind",

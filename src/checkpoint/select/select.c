@@ -301,7 +301,8 @@ static reshard_status select_tensor(const selector *made, rs_selection *selectio
     rs_selected item = {.origin = origin, .stored = tensor};
     size_t cut = selection->prefix.count;
     if (!begins_with(tensor->name, selection->prefix) && cut != 0) {
-        selection->outside_count++;
+        if (selection->outside_count++ == 0)
+            selection->outside = tensor->name;
         selection->outside_bytes += tensor->bytes;
         return RESHARD_OK;
     }
@@ -356,15 +357,25 @@ static rs_slice first_step(const rs_stored_tensor *tensor)
     return is_inside ? step->key : (rs_slice){"", 0};
 }
 
+/* What nested checkpoints call the model. */
+static const char *const model_parts[] = {"model", "module", "state_dict"};
+enum { MODEL_PARTS = sizeof model_parts / sizeof *model_parts };
+
+static bool has_part(const reshard_checkpoint *source, const char *part)
+{
+    for (int64_t i = 0; i < source->tensor_count; i++) {
+        if (rs_slice_equals(first_step(&source->tensors[i]), part))
+            return true;
+    }
+    return false;
+}
+
 /* The part of a nested checkpoint that is the model, or NULL. */
 static const char *find_model(const reshard_checkpoint *source)
 {
-    static const char *const names[] = {"model", "module", "state_dict"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        for (int64_t j = 0; j < source->tensor_count; j++) {
-            if (rs_slice_equals(first_step(&source->tensors[j]), names[i]))
-                return names[i];
-        }
+    for (size_t i = 0; i < MODEL_PARTS; i++) {
+        if (has_part(source, model_parts[i]))
+            return model_parts[i];
     }
     return NULL;
 }
@@ -379,6 +390,9 @@ static reshard_status choose_prefix(rs_selection *selection, rs_arena *arena,
         part = find_model(source);
     if (part == NULL)
         return RESHARD_OK;
+    for (size_t i = 0; i < MODEL_PARTS; i++)
+        selection->splits_model = selection->splits_model || strcmp(part, model_parts[i]) == 0;
+    selection->splits_model = selection->splits_model && !has_part(source, part);
     size_t length = strlen(part);
     char *bytes = rs_arena_allocate(arena, length + 2);
     if (bytes == NULL)

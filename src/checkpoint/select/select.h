@@ -45,6 +45,10 @@ typedef struct rs_selection {
     rs_slice prefix;
     int64_t outside_count; /* tensors without the prefix */
     uint64_t outside_bytes;
+    rs_slice outside; /* the first one's name */
+    /* The prefix is what a nested source calls its model, but names only happen to begin with it:
+     * tensors of the model may be outside. */
+    bool splits_model;
     int64_t aside_count; /* tensors that are kept aside, and that nothing asked for */
     rs_slice aside;      /* the first one's name */
     /* Tensors that rules dropped: how many, and the first one's name and line. */

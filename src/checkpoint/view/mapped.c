@@ -575,6 +575,8 @@ void rs_mapped_select(const rs_mapped *mapped, rs_selection *selection)
     selection->prefix = first->prefix;
     selection->outside_count = first->outside_count;
     selection->outside_bytes = first->outside_bytes;
+    selection->outside = first->outside;
+    selection->splits_model = first->splits_model;
     selection->quantised_count = first->quantised_count;
     selection->quantised = first->quantised;
     selection->made_count = first->made_count;

@@ -53,20 +53,26 @@ static reshard_status cast_tensor(reshard_checkpoint *view, reshard_dtype dtype,
     return RESHARD_OK;
 }
 
-/* Takes over what a map made. */
-static reshard_status take_made(reshard_checkpoint *view, const rs_mapped *mapped)
+/* Makes the view one of another description of the same files, except for what is its own. */
+static void become(reshard_checkpoint *view, const reshard_checkpoint *described)
 {
     const rs_arena arena = view->arena;
     const rs_notes notes = view->notes, warnings = view->warnings;
     const reshard_checkpoint *viewed = view->viewed;
     const char *rules = view->view_rules;
-    reshard_status status = RESHARD_OK;
-    *view = mapped->made;
+    *view = *described;
     view->arena = arena;
     view->notes = notes;
     view->warnings = warnings;
     view->viewed = viewed;
     view->view_rules = rules;
+}
+
+/* Takes over what a map made. */
+static reshard_status take_made(reshard_checkpoint *view, const rs_mapped *mapped)
+{
+    reshard_status status = RESHARD_OK;
+    become(view, &mapped->made);
     for (int64_t i = 0; status == RESHARD_OK && i < view->tensor_count; i++) {
         rs_stored_tensor *tensor = &view->tensors[i];
         uint64_t before = tensor->bytes;
@@ -77,17 +83,44 @@ static reshard_status take_made(reshard_checkpoint *view, const rs_mapped *mappe
     return status;
 }
 
-/* Shows the checkpoint as it is. */
-static void take_same(reshard_checkpoint *view)
+static reshard_status take_selected(reshard_checkpoint *view, const rs_selection *selection)
 {
-    const rs_arena arena = view->arena;
-    const rs_notes notes = view->notes, warnings = view->warnings;
     const reshard_checkpoint *viewed = view->viewed;
-    *view = *viewed;
-    view->arena = arena;
-    view->notes = notes;
-    view->warnings = warnings;
-    view->viewed = viewed;
+    size_t count = (size_t)selection->count;
+    become(view, viewed);
+    view->tensors = rs_arena_allocate_array(&view->arena, count, sizeof *view->tensors);
+    rs_stored_whole *wholes = rs_arena_allocate_array(&view->arena, count, sizeof *wholes);
+    if (view->tensors == NULL || wholes == NULL)
+        return rs_allocation_status();
+    view->tensor_count = selection->count;
+    view->wholes = viewed->wholes != NULL ? wholes : NULL;
+    view->unreadable_count = 0; /* the selection refuses them */
+    view->bytes = 0;
+    for (int64_t i = 0; i < selection->count; i++) {
+        const rs_selected *item = &selection->items[i];
+        view->tensors[i] = *item->stored;
+        view->tensors[i].name = item->name;
+        view->bytes += item->stored->bytes;
+        if (viewed->wholes != NULL)
+            wholes[i] = viewed->wholes[item->origin];
+    }
+    return RESHARD_OK;
+}
+
+/* Shows what a conversion would take of a checkpoint that has the names already: of a nested one,
+ * the model without what is in front of its names. */
+static reshard_status take_same(reshard_checkpoint *view, const reshard_conversion_options *options,
+                                bool takes_model)
+{
+    rs_selection selection;
+    reshard_status status =
+        rs_selection_init(&selection, &view->arena, view->viewed, options, takes_model);
+    if (status == RESHARD_OK)
+        status = rs_selection_finish(&selection);
+    if (status == RESHARD_OK)
+        status = take_selected(view, &selection);
+    rs_selection_release(&selection, view->context);
+    return status;
 }
 
 static reshard_status check_options(const reshard_checkpoint *checkpoint,
@@ -144,10 +177,8 @@ static reshard_status make(reshard_checkpoint *view, const reshard_view_options 
         status = add_note(view, "%s", rs_notes_at(&lines, i));
     if (status != RESHARD_OK)
         return status;
-    if (mapped == NULL) {
-        take_same(view);
-        return RESHARD_OK;
-    }
+    if (mapped == NULL)
+        return take_same(view, &mapping, order.takes_model);
     view->view_rules = naming != NULL ? naming->rules : NULL;
     status = take_made(view, mapped);
     return status == RESHARD_OK ? compare_left(view, mapped) : status;
