@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * gguf_decode.c - a read of any range of bytes finds the tensors it touches, reads their blocks in
- * batches, and decodes the wanted part of them. A tensor's values follow each other like
- * its blocks, because rows consist of whole blocks.
+ * batches, and decodes the wanted part of them. A tensor's values follow each other like its
+ * blocks, because rows consist of whole blocks.
  */
 #include "checkpoint/gguf/gguf_decode.h"
 
