@@ -60,24 +60,6 @@ typedef struct builder {
     int64_t form_count; /* seen; the newest replaces the oldest */
 } builder;
 
-/* ---- slots ----------------------------------------------------------------------------------- */
-
-int64_t rs_exec_tensor(const reshard_exec *exec, const reshard_stage_link *link, bool source)
-{
-    int32_t index = source ? link->source : link->target;
-    if (source ? link->source_is_intermediate : link->target_is_intermediate)
-        return (int64_t)exec->source_count + exec->target_count + index;
-    return source ? index : (int64_t)exec->source_count + index;
-}
-
-int64_t rs_exec_slot(const reshard_exec *exec, const reshard_stage_link *link, bool source,
-                     int32_t shard)
-{
-    int64_t tensor = rs_exec_tensor(exec, link, source);
-    assert(shard >= 0 && shard < exec->slot_first[tensor + 1] - exec->slot_first[tensor]);
-    return exec->slot_first[tensor] + shard;
-}
-
 /* ---- operations ------------------------------------------------------------------------------ */
 
 /* The dims of a record for one peer: loops that stay with the peer, then the record's own dims. */

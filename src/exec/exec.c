@@ -31,6 +31,22 @@ const reshard_layout *rs_exec_layout(const reshard_exec *exec, int32_t index)
     return forward->intermediates[index - exec->target_count];
 }
 
+int64_t rs_exec_tensor(const reshard_exec *exec, const reshard_stage_link *link, bool source)
+{
+    int32_t index = source ? link->source : link->target;
+    if (source ? link->source_is_intermediate : link->target_is_intermediate)
+        return (int64_t)exec->source_count + exec->target_count + index;
+    return source ? index : (int64_t)exec->source_count + index;
+}
+
+int64_t rs_exec_slot(const reshard_exec *exec, const reshard_stage_link *link, bool source,
+                     int32_t shard)
+{
+    int64_t tensor = rs_exec_tensor(exec, link, source);
+    assert(shard >= 0 && shard < exec->slot_first[tensor + 1] - exec->slot_first[tensor]);
+    return exec->slot_first[tensor] + shard;
+}
+
 /* The most shards that any rank has of a tensor. */
 static int64_t shards_max(const reshard_layout *layout)
 {

@@ -35,6 +35,8 @@ static reshard_status add_lane(reshard_exec *exec, int32_t stage, const rs_exec_
         return RESHARD_OK;
     }
     lanes->count++;
+    if (sending)
+        return RESHARD_OK;
     lane->scratch_at = rs_arena_allocate_array(&exec->arena, (size_t)lane->stream->count,
                                                sizeof *lane->scratch_at);
     return lane->scratch_at == NULL ? rs_allocation_status() : RESHARD_OK;
