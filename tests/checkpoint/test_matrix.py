@@ -329,7 +329,7 @@ class Matrix(ConvertTest):
         whole = self.read_json("digest", self.at("named-hf"))["checkpoint"]
         for naming in ("hf", "hf5", "megatron", "titan", "meta", "universal"):
             self.convert("named-hf", f"named-{naming}-again", "--as", naming)
-            for target in ("hf", "megatron", "titan"):
+            for target in ("hf",) if naming == "universal" else ("hf", "megatron", "titan"):  # other maps take no nested names
                 self.convert(f"named-{naming}-again", f"{naming}-{target}", "--as", target)
                 self.assertEqual(self.read_json("digest", self.at(f"named-{naming}-again"), "--as", target)["checkpoint"],
                                  self.read_json("digest", self.at(f"{naming}-{target}"))["checkpoint"], (naming, target))

@@ -284,8 +284,6 @@ class Redistribute:
 
     def _run_stage(self, stage: Stage, rounds: int) -> None:
         waiting: List[_Waiting] = []
-        for keep in stage.keeps:
-            self._keep(stage, keep, waiting)
 
         def pack(message: Message, buffer: Any) -> None:
             for copy in message.copies:
@@ -313,6 +311,11 @@ class Redistribute:
 
         for k in range(rounds):
             self._wire.carry(stage.rounds[k] if k < len(stage.rounds) else None, pack, unpack, place)
+            if k == 0:  # what stays here is copied while the first messages are under way
+                self._keep_all(stage, waiting)
+        if rounds == 0:
+            self._keep_all(stage, waiting)
+        self._wire.finish()
         for each in sorted(waiting, key=lambda each: each.key):
             self._apply(stage, each)
 
@@ -323,6 +326,10 @@ class Redistribute:
             count *= n
         width = torch.empty(0, dtype=dtype).element_size()
         return buffer[copy.start:copy.start + count * width].view(dtype).view(copy.size)
+
+    def _keep_all(self, stage: Stage, waiting: List[_Waiting]) -> None:
+        for keep in stage.keeps:
+            self._keep(stage, keep, waiting)
 
     def _keep(self, stage: Stage, move: StreamMove, waiting: List[_Waiting]) -> None:
         link = stage.links[move.link]

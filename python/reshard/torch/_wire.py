@@ -36,7 +36,8 @@ def global_rank(group: Any, rank: int) -> int:
 class Messages:
     """Each message is one isend and one irecv, and all messages of a round are posted together. They are in the same order on
     all ranks, for backends that match calls by their order. What lies in one piece is sent from where it is, or received where it
-    goes."""
+    goes; the rest goes through `memory`. A round is posted while the one before it is under way, if both have room there, so that
+    packing does not wait for the network."""
 
     name = "messages"
 
@@ -45,30 +46,41 @@ class Messages:
         most = max([0] + [sum(aligned(message.bytes) for message in each.sends + each.receives)
                           for stage in stages for each in stage.rounds])
         self.memory: Any = torch.empty(most, dtype=torch.uint8, device=device)
+        self.used = 0  # bytes of memory that rounds under way have
+        self.under_way: List[Tuple[List[Any], List[Tuple[Message, Any]], Pack]] = []
 
     def carry(self, one: Optional[Round], pack: Pack, unpack: Pack, place: Place) -> None:
+        """Posts a round. Others may still be under way afterwards."""
         if one is None or not (one.sends or one.receives):
             return
+        messages = [(message, sending, place(message, sending)) for sending, each in ((True, one.sends), (False, one.receives)) for message in each]
+        if len(self.under_way) == 2 or self.used + sum(aligned(message.bytes) for message, _, buffer in messages
+                                                       if buffer is None) > self.memory.numel():
+            self.finish()
         posted: List[Tuple[Tuple[int, int], Any]] = []
-        at, arrived = 0, []
-        for sending, messages in ((True, one.sends), (False, one.receives)):
-            for message in messages:
-                buffer = place(message, sending)
-                if buffer is None:
-                    buffer = self.memory[at:at + message.bytes]
-                    at += aligned(message.bytes)
-                    if sending:
-                        pack(message, buffer)
-                    else:
-                        arrived.append((message, buffer))
-                pair = (self.rank, message.peer) if sending else (message.peer, self.rank)
-                posted.append((pair, dist.P2POp(dist.isend if sending else dist.irecv, buffer,
-                                                global_rank(self.group, message.peer), self.group)))
+        arriving = []
+        for message, sending, buffer in messages:
+            if buffer is None:
+                buffer = self.memory[self.used:self.used + message.bytes]
+                self.used += aligned(message.bytes)
+                if sending:
+                    pack(message, buffer)
+                else:
+                    arriving.append((message, buffer))
+            pair = (self.rank, message.peer) if sending else (message.peer, self.rank)
+            posted.append((pair, dist.P2POp(dist.isend if sending else dist.irecv, buffer,
+                                            global_rank(self.group, message.peer), self.group)))
         posted.sort(key=lambda each: each[0])
-        for request in dist.batch_isend_irecv([operation for _, operation in posted]):
-            request.wait()
-        for message, buffer in arrived:
-            unpack(message, buffer)
+        self.under_way.append((dist.batch_isend_irecv([operation for _, operation in posted]), arriving, unpack))
+
+    def finish(self) -> None:
+        """Waits for all rounds under way."""
+        for requests, arriving, unpack in self.under_way:
+            for request in requests:
+                request.wait()
+            for message, buffer in arriving:
+                unpack(message, buffer)
+        self.under_way, self.used = [], 0
 
 
 class SharedMemory:
@@ -92,6 +104,9 @@ class SharedMemory:
             at = self.turn * half + slot
             unpack(message, memory[at:at + message.bytes])
         self.turn = 1 - self.turn
+
+    def finish(self) -> None:
+        """A round is over when it was carried."""
 
 
 def machine() -> Optional[str]:
