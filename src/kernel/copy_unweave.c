@@ -180,22 +180,39 @@ DEFINE_SPILL(16)
 DEFINE_SPILL(32)
 DEFINE_SPILL(64)
 
-/* Units of more than a vector: the last one of each overlaps the one before. */
-static void unweave_long(const unweave *by, const piece *what)
+typedef unsigned char half_line
+    __attribute__((vector_size(RS_LINE_BYTES / 2), aligned(1), may_alias));
+
+/* Units of more than a line: the last line of each overlaps the one before. */
+RS_INLINE void take_long(const unweave *by, const piece *what)
 {
     const int64_t unit = by->unit;
     const unsigned char *source = what->source;
     for (int64_t i = 0; i < what->length; i++)
         for (int32_t k = 0; k < by->count; k++, source += unit) {
             unsigned char *target = what->targets[k] + i * unit;
-            for (int64_t at = 0; at < unit; at += 64) {
-                int64_t from = rs_min(at, unit - 64);
-                unsigned char vector[64];
-                memcpy(vector, source + from, 64);
-                memcpy(target + from, vector, 64);
+            for (int64_t at = 0; at < unit; at += RS_LINE_BYTES) {
+                int64_t from = rs_min(at, unit - RS_LINE_BYTES);
+                const half_line *halves = (const half_line *)(const void *)(source + from);
+                half_line a = halves[0], b = halves[1];
+                ((half_line *)(void *)(target + from))[0] = a;
+                ((half_line *)(void *)(target + from))[1] = b;
             }
         }
 }
+
+static void unweave_long(const unweave *by, const piece *what)
+{
+    take_long(by, what);
+}
+
+#if RS_X86
+/* Two loads and stores for each line instead of four. */
+RS_AVX2 static void unweave_long_avx2(const unweave *by, const piece *what)
+{
+    take_long(by, what);
+}
+#endif
 
 /* ---- which one ------------------------------------------------------------------------------- */
 
@@ -209,6 +226,8 @@ static void choose(unweave *by, rs_cpu cpu)
               : by->unit <= 64 ? spill_64
                                : unweave_long;
 #if RS_X86
+    if (cpu >= RS_CPU_AVX2 && by->unit > RS_LINE_BYTES)
+        by->run = unweave_long_avx2;
     if (cpu >= RS_CPU_AVX512 && 2 * group <= 64) {
         by->run = unweave_64;
         fill_orders(by, 64);
