@@ -14,15 +14,13 @@
 #include <stdbool.h>
 #include <unistd.h>
 
-#define WINDOWS ((unsigned)(RS_BEHIND_GROUP_BYTES / RS_BEHIND_WINDOW_BYTES))
-#define ALL_KEPT ((1u << WINDOWS) - 1)
 /* A group may have gaps that nobody reads, such as headers inside an archive. If no more than this
  * is missing when a pass is two groups further, it is taken to be a gap. */
 #define GAP_BYTES (RS_BEHIND_GROUP_BYTES / 8)
 
 typedef struct group {
     atomic_uint read; /* bytes of the group that were read since it was last dropped */
-    atomic_uint kept; /* a bit for each window that was in the cache before the pass */
+    atomic_bool kept; /* some of it was in the cache before the pass */
 } group;
 
 struct rs_behind {
@@ -85,46 +83,27 @@ reshard_status rs_behind_create(reshard_context *context, int descriptor, uint64
     return RESHARD_OK;
 }
 
-static unsigned find_kept(const rs_behind *behind, uint64_t index)
-{
-    uint64_t at = index * RS_BEHIND_GROUP_BYTES;
-    unsigned kept = 0;
-    if (count_cached(behind->descriptor, at, RS_BEHIND_GROUP_BYTES) == 0)
-        return 0;
-    for (unsigned i = 0; i < WINDOWS; i++) {
-        if (count_cached(behind->descriptor, at + i * RS_BEHIND_WINDOW_BYTES,
-                         RS_BEHIND_WINDOW_BYTES) != 0)
-            kept |= 1u << i;
-    }
-    return kept;
-}
-
 void rs_behind_begin(rs_behind *behind)
 {
     for (uint64_t i = 0; i < behind->count; i++) {
+        int64_t pages =
+            count_cached(behind->descriptor, i * RS_BEHIND_GROUP_BYTES, RS_BEHIND_GROUP_BYTES);
         atomic_store_explicit(&behind->groups[i].read, 0, memory_order_relaxed);
-        atomic_store_explicit(&behind->groups[i].kept, find_kept(behind, i), memory_order_relaxed);
+        atomic_store_explicit(&behind->groups[i].kept, pages != 0, memory_order_relaxed);
     }
 }
 
 static void drop(rs_behind *behind, uint64_t index)
 {
-    unsigned kept = atomic_load_explicit(&behind->groups[index].kept, memory_order_relaxed);
     atomic_store_explicit(&behind->groups[index].read, 0, memory_order_relaxed);
-    for (unsigned i = 0, end; i < WINDOWS; i = end + 1) {
-        for (end = i; end < WINDOWS && (kept >> end & 1) == 0;)
-            end++;
-        uint64_t at = index * RS_BEHIND_GROUP_BYTES + i * RS_BEHIND_WINDOW_BYTES;
-        if (end > i)
-            (void)posix_fadvise(behind->descriptor, (off_t)at,
-                                (off_t)((end - i) * RS_BEHIND_WINDOW_BYTES), POSIX_FADV_DONTNEED);
-    }
+    (void)posix_fadvise(behind->descriptor, (off_t)(index * RS_BEHIND_GROUP_BYTES),
+                        (off_t)RS_BEHIND_GROUP_BYTES, POSIX_FADV_DONTNEED);
 }
 
 static void note_group(rs_behind *behind, uint64_t index, unsigned count)
 {
     group *one = &behind->groups[index];
-    if (atomic_load_explicit(&one->kept, memory_order_relaxed) == ALL_KEPT)
+    if (atomic_load_explicit(&one->kept, memory_order_relaxed))
         return;
     unsigned before = atomic_fetch_add_explicit(&one->read, count, memory_order_relaxed);
     if (before + count >= group_bytes(behind, index))

@@ -6,10 +6,10 @@
  * pages for all of it cost more time than reading does. So the file is divided into groups of
  * 8 MiB, and a group whose bytes have all been read is dropped. Its pages then serve the next
  * groups. What was in the cache before the pass stays there: before it begins, the kernel is asked
- * which windows, of 1 MiB, have any page there, and these are left alone.
+ * which groups have any page there, and these are left alone.
  *
- * Measured beside it, and slower where reads do not begin on pages: RWF_DONTCACHE of Linux 6.14
- * (docs/benchmarks.md).
+ * Measured beside it: RWF_DONTCACHE of Linux 6.14, which is slower where reads do not begin on
+ * pages, and smaller groups, which take longer to drop (docs/benchmarks.md).
  */
 #ifndef RS_SYSTEM_BEHIND_H
 #define RS_SYSTEM_BEHIND_H
@@ -17,7 +17,6 @@
 #include <reshard/base.h>
 
 #define RS_BEHIND_GROUP_BYTES ((uint64_t)8 << 20)
-#define RS_BEHIND_WINDOW_BYTES ((uint64_t)1 << 20)
 
 typedef struct rs_behind rs_behind;
 
@@ -28,7 +27,7 @@ reshard_status rs_behind_create(reshard_context *context, int descriptor, uint64
                                 rs_behind **out_behind);
 /* Drops what the pass has left, and takes NULL. */
 void rs_behind_destroy(rs_behind *behind);
-/* Begins a pass: looks which windows are in the cache. */
+/* Begins a pass: looks which groups are in the cache. */
 void rs_behind_begin(rs_behind *behind);
 /* Says that these bytes have been read. Several threads may say so at once. Takes NULL. */
 void rs_behind_note(rs_behind *behind, uint64_t at, size_t count);
