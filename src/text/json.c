@@ -5,6 +5,7 @@
  */
 #include "text/json.h"
 
+#include "base/context.h"
 #include "base/error.h"
 #include "base/utf8.h"
 
@@ -428,6 +429,16 @@ size_t rs_json_decode(const rs_json_token *token, char *out_bytes)
             *out++ = *at++;
     }
     return (size_t)(out - out_bytes);
+}
+
+reshard_status rs_json_copy(const rs_json_token *token, rs_arena *arena, rs_slice *out_text)
+{
+    char *bytes = rs_arena_allocate(arena, token->count + 1);
+    if (bytes == NULL)
+        return rs_allocation_status();
+    *out_text = (rs_slice){bytes, rs_json_decode(token, bytes)};
+    bytes[out_text->count] = '\0';
+    return RESHARD_OK;
 }
 
 bool rs_json_token_is(const rs_json_token *token, const char *text)

@@ -13,6 +13,9 @@
 
 #include <reshard/base.h>
 
+#include "base/arena.h"
+#include "base/slice.h"
+
 #include <stdbool.h>
 
 #define RS_JSON_DEPTH_MAX 127
@@ -71,6 +74,8 @@ reshard_status rs_json_skip_rest(rs_json *json, const rs_json_token *first);
  * itself may contain NUL), and returns its length. The token must come from rs_json_next, so its
  * escapes are valid. */
 size_t rs_json_decode(const rs_json_token *token, char *out_bytes);
+/* The same into an arena, with a NUL behind it. */
+reshard_status rs_json_copy(const rs_json_token *token, rs_arena *arena, rs_slice *out_text);
 /* Whether the decoded string equals `text`. */
 bool rs_json_token_is(const rs_json_token *token, const char *text);
 

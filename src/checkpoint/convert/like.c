@@ -77,16 +77,6 @@ static bool read_dtype(const char *name, reshard_dtype *out_dtype)
     return reshard_dtype_parse(small, out_dtype) == RESHARD_OK;
 }
 
-static reshard_status read_text(rs_arena *arena, const rs_json_token *token, rs_slice *out_text)
-{
-    char *bytes = rs_arena_allocate(arena, token->count + 1);
-    if (bytes == NULL)
-        return rs_allocation_status();
-    *out_text = (rs_slice){bytes, rs_json_decode(token, bytes)};
-    bytes[out_text->count] = '\0';
-    return RESHARD_OK;
-}
-
 static reshard_status read_shape(rs_arena *arena, rs_json *json, like_item *item)
 {
     int64_t numbers[RESHARD_NDIM_MAX];
@@ -118,7 +108,7 @@ static reshard_status read_item(rs_arena *arena, rs_json *json, like_item *item)
     if (status == RESHARD_OK)
         status = rs_json_expect(json, RS_JSON_STRING, wanted, &token);
     if (status == RESHARD_OK)
-        status = read_text(arena, &token, &dtype);
+        status = rs_json_copy(&token, arena, &dtype);
     if (status == RESHARD_OK && !read_dtype(dtype.bytes, &item->dtype))
         return rs_json_fail(json, &token, "the dtype is unknown");
     if (status == RESHARD_OK)
@@ -135,7 +125,7 @@ static reshard_status read_list(const char *path, const char *text, size_t bytes
                                            "expected an object {name: [dtype, shape]}", &token);
     while (rs_json_next_member(&json, &token, &status)) {
         like_item item = {.rank = -1};
-        status = read_text(list->arena, &token, &item.name);
+        status = rs_json_copy(&token, list->arena, &item.name);
         if (status == RESHARD_OK)
             status = read_item(list->arena, &json, &item);
         if (status == RESHARD_OK)

@@ -39,15 +39,7 @@ static reshard_status read_logical_name(rs_arena *arena, rs_json *json, rs_slice
     rs_json_token token;
     reshard_status status =
         rs_json_expect(json, RS_JSON_STRING, "logical_fqn is not a string", &token);
-    if (status != RESHARD_OK)
-        return status;
-    char *bytes = rs_arena_allocate(arena, token.count + 1);
-    if (bytes == NULL)
-        return rs_allocation_status();
-    out_name->bytes = bytes;
-    out_name->count = rs_json_decode(&token, bytes);
-    bytes[out_name->count] = '\0';
-    return RESHARD_OK;
+    return status == RESHARD_OK ? rs_json_copy(&token, arena, out_name) : status;
 }
 
 /* Reads {"saved_offsets": [..], "logical_fqn": ".."} of one entry. */

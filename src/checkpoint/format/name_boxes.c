@@ -238,16 +238,6 @@ typedef struct box_parts {
     int64_t first[RS_NAME_NUMBERS_MAX], last[RS_NAME_NUMBERS_MAX];
 } box_parts;
 
-static reshard_status read_text(rs_arena *arena, const rs_json_token *token, rs_slice *out_text)
-{
-    char *bytes = rs_arena_allocate(arena, token->count + 1);
-    if (bytes == NULL)
-        return rs_allocation_status();
-    *out_text = (rs_slice){bytes, rs_json_decode(token, bytes)};
-    bytes[out_text->count] = '\0';
-    return RESHARD_OK;
-}
-
 /* Reads [first, last] after its opening bracket. */
 static reshard_status read_range(rs_json *json, int64_t *out_first, int64_t *out_last)
 {
@@ -273,7 +263,7 @@ static reshard_status read_parts(rs_arena *arena, rs_json *json, box_parts *part
     reshard_status status = rs_json_next(json, &token);
     if (status == RESHARD_OK && token.kind == RS_JSON_STRING) {
         parts->text_count = 1;
-        return read_text(arena, &token, &parts->texts[0]);
+        return rs_json_copy(&token, arena, &parts->texts[0]);
     }
     if (status == RESHARD_OK && token.kind != RS_JSON_LIST_BEGIN)
         return rs_json_fail(json, &token, "expected a name, or a list of texts and ranges");
@@ -282,7 +272,7 @@ static reshard_status read_parts(rs_arena *arena, rs_json *json, box_parts *part
         if (token.kind == RS_JSON_LIST_END && !wants_text)
             return RESHARD_OK;
         if (wants_text && token.kind == RS_JSON_STRING)
-            status = read_text(arena, &token, &parts->texts[parts->text_count++]);
+            status = rs_json_copy(&token, arena, &parts->texts[parts->text_count++]);
         else if (!wants_text && token.kind == RS_JSON_LIST_BEGIN &&
                  parts->range_count < RS_NAME_NUMBERS_MAX) {
             int32_t n = parts->range_count++;

@@ -55,14 +55,7 @@ static reshard_status read_text(rs_arena *arena, rs_json *json, rs_slice *out_te
 {
     rs_json_token token;
     reshard_status status = rs_json_expect(json, RS_JSON_STRING, "expected a text", &token);
-    if (status != RESHARD_OK)
-        return status;
-    char *bytes = rs_arena_allocate(arena, token.count + 1);
-    if (bytes == NULL)
-        return rs_allocation_status();
-    *out_text = (rs_slice){bytes, rs_json_decode(&token, bytes)};
-    bytes[out_text->count] = '\0';
-    return RESHARD_OK;
+    return status == RESHARD_OK ? rs_json_copy(&token, arena, out_text) : status;
 }
 
 static reshard_status read_number(rs_json *json, uint64_t *out_number, bool *out_has)

@@ -136,13 +136,12 @@ static reshard_status keep_value(rs_config *config, const rs_json_token *token, 
     if (item.json == NULL)
         return rs_allocation_status();
     if (token->kind == RS_JSON_STRING) {
-        char *text = rs_arena_allocate(&config->arena, token->count + 1);
-        if (text == NULL)
+        rs_slice text;
+        if (rs_json_copy(token, &config->arena, &text) != RESHARD_OK)
             return rs_allocation_status();
-        text[rs_json_decode(token, text)] = '\0';
-        item.text = text;
+        item.text = text.bytes;
         if (strcmp(name, "model_type") == 0)
-            config->model_type = text;
+            config->model_type = text.bytes;
     }
     return add_item(config, name, length, item);
 }
