@@ -176,7 +176,7 @@ static void test_list(void **state)
     const char *const wrong[] = {"hf5:hf5", "hf:", ":hf5", "hf:hf", "", "hf-hf5.map"};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         assert_int_equal(reshard_naming_map_find(wrong[i], &map), RESHARD_ERR_NOT_FOUND);
-        assert_non_null(strstr(reshard_error_text(), "give one of hf-gguf-deepseek"));
+        assert_non_null(strstr(reshard_error_text(), "give one of hf-gguf-common"));
     }
 }
 
