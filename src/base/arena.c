@@ -95,7 +95,7 @@ void rs_arena_return_to(rs_arena *arena, rs_arena_mark mark)
         rs_arena_block *block = arena->blocks;
         assert(block != NULL);
         arena->blocks = block->next;
-        rs_release(arena->context, block, block->bytes);
+        rs_release(arena->context, block);
     }
     if (mark.block != NULL)
         mark.block->used = mark.used;

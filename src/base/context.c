@@ -254,9 +254,26 @@ static void *allocate_other(reshard_context *context, size_t bytes, bool huge)
     return memory;
 }
 
+/* What stands in front of memory that is released without its size. Figures and limits are about
+ * what was asked for, without it. */
+typedef struct header {
+    _Alignas(max_align_t) size_t bytes;
+} header;
+
 void *rs_allocate(reshard_context *context, size_t bytes)
 {
-    return allocate_other(context, at_least_one(bytes), false);
+    if (!reserve_other(context, bytes))
+        return NULL;
+    header *memory = bytes <= SIZE_MAX - sizeof *memory
+                         ? call_allocator(context, sizeof *memory + bytes, false)
+                         : NULL;
+    if (memory == NULL) {
+        give_back_other(context, bytes);
+        allocation_status = rs_fail(RESHARD_ERR_NO_MEMORY, "no memory for %zu bytes", bytes);
+        return NULL;
+    }
+    memory->bytes = bytes;
+    return memory + 1;
 }
 
 static bool is_kept(const reshard_context *context, size_t bytes)
@@ -289,8 +306,12 @@ void *rs_block_allocate(reshard_context *context, size_t bytes)
 
 void rs_block_release(reshard_context *context, void *memory, size_t bytes)
 {
-    if (memory == NULL || !is_kept(context, bytes)) {
-        rs_release(context, memory, bytes);
+    if (memory == NULL)
+        return;
+    if (!is_kept(context, bytes)) {
+        bytes = at_least_one(bytes);
+        allocator_of(context)->release(allocator_of(context)->user, memory, bytes);
+        give_back_other(context, bytes);
         return;
     }
     /* If all slots are taken, free the block that has been kept longest. */
@@ -304,7 +325,7 @@ void *rs_allocate_zeroed(reshard_context *context, size_t bytes)
 {
     void *memory = rs_allocate(context, bytes);
     if (memory != NULL)
-        memset(memory, 0, at_least_one(bytes));
+        memset(memory, 0, bytes);
     return memory;
 }
 
@@ -319,31 +340,37 @@ void *rs_allocate_array(reshard_context *context, size_t count, size_t item_byte
     return rs_allocate(context, bytes);
 }
 
-void rs_release(reshard_context *context, void *memory, size_t bytes)
+void rs_release(reshard_context *context, void *memory)
 {
     if (memory == NULL)
         return;
-    bytes = at_least_one(bytes);
+    header *whole = (header *)memory - 1;
+    size_t bytes = whole->bytes;
     const reshard_allocator *allocator = allocator_of(context);
-    allocator->release(allocator->user, memory, bytes);
+    allocator->release(allocator->user, whole, sizeof *whole + bytes);
     give_back_other(context, bytes);
 }
 
-static void *resize(reshard_context *context, void *memory, size_t bytes_old, size_t bytes_new)
+/* `bytes` with the header does not overflow. */
+static void *resize(reshard_context *context, void *memory, size_t bytes)
 {
-    if (!reserve_other(context, bytes_new - bytes_old))
+    header *whole = (header *)memory - 1, *moved;
+    size_t more = bytes - whole->bytes;
+    if (!reserve_other(context, more))
         return NULL;
     const reshard_allocator *allocator = allocator_of(context);
     make_way(context);
-    void *moved;
     do {
-        moved = allocator->resize(allocator->user, memory, bytes_old, bytes_new);
+        moved = allocator->resize(allocator->user, whole, sizeof *whole + whole->bytes,
+                                  sizeof *whole + bytes);
     } while (moved == NULL && context != NULL && rs_kept_drop(&context->kept, allocator));
     if (moved == NULL) {
-        give_back_other(context, bytes_new - bytes_old);
-        allocation_status = rs_fail(RESHARD_ERR_NO_MEMORY, "no memory for %zu bytes", bytes_new);
+        give_back_other(context, more);
+        allocation_status = rs_fail(RESHARD_ERR_NO_MEMORY, "no memory for %zu bytes", bytes);
+        return NULL;
     }
-    return moved;
+    moved->bytes = bytes;
+    return moved + 1;
 }
 
 reshard_status rs_grow(reshard_context *context, void *list, int64_t *capacity, int64_t needed,
@@ -360,10 +387,11 @@ reshard_status rs_grow(reshard_context *context, void *list, int64_t *capacity, 
             return rs_fail(RESHARD_ERR_NO_MEMORY, "no memory for %lld items", (long long)needed);
     }
     size_t bytes_new;
-    if (!rs_multiply_size((size_t)larger, item_bytes, &bytes_new))
+    if (!rs_multiply_size((size_t)larger, item_bytes, &bytes_new) ||
+        bytes_new > SIZE_MAX - sizeof(header))
         return rs_fail(RESHARD_ERR_NO_MEMORY, "no memory for %lld items", (long long)needed);
-    void *moved = items == NULL ? rs_allocate(context, bytes_new)
-                                : resize(context, items, (size_t)*capacity * item_bytes, bytes_new);
+    void *moved =
+        items == NULL ? rs_allocate(context, bytes_new) : resize(context, items, bytes_new);
     if (moved == NULL)
         return allocation_status;
     memcpy(list, &moved, sizeof moved);

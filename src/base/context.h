@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * context.h - memory allocated through a context; a NULL context is the default one. The caller
- * passes the size again when it releases memory, so that user allocators need no headers and the
- * byte count is exact.
+ * context.h - memory allocated through a context; a NULL context is the default one. A small header
+ * in front of it knows its size, so that nobody repeats it. Blocks have none: whoever releases them
+ * says their size.
  */
 #ifndef RS_BASE_CONTEXT_H
 #define RS_BASE_CONTEXT_H
@@ -19,7 +19,7 @@ RS_EXPORT void *rs_allocate(reshard_context *context, size_t bytes);
 RS_EXPORT void *rs_allocate_zeroed(reshard_context *context, size_t bytes);
 /* Allocates count * item_bytes bytes and fails if that overflows. */
 RS_EXPORT void *rs_allocate_array(reshard_context *context, size_t count, size_t item_bytes);
-RS_EXPORT void rs_release(reshard_context *context, void *memory, size_t bytes);
+RS_EXPORT void rs_release(reshard_context *context, void *memory); /* takes NULL */
 
 /* The same for memory that is allocated repeatedly in the same size, such as that of tensors. With
  * malloc, large blocks have their pages from the beginning (pages.h), and the context keeps them

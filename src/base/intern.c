@@ -31,8 +31,7 @@ static reshard_status grow_slots(rs_intern *intern)
     for (int64_t i = 0; i < intern->count; i++)
         slots[hash_of(intern->items[i]) & (count - 1)] = (uint32_t)i + 1;
     if (intern->slots != NULL)
-        rs_release(intern->arena->context, intern->slots,
-                   intern->slot_count * sizeof *intern->slots);
+        rs_release(intern->arena->context, intern->slots);
     intern->slots = slots;
     intern->slot_count = count;
     return RESHARD_OK;
@@ -82,10 +81,8 @@ void rs_intern_forget(rs_intern *intern)
 void rs_intern_release(rs_intern *intern)
 {
     if (intern->items != NULL)
-        rs_release(intern->arena->context, intern->items,
-                   (size_t)intern->capacity * sizeof *intern->items);
+        rs_release(intern->arena->context, intern->items);
     if (intern->slots != NULL)
-        rs_release(intern->arena->context, intern->slots,
-                   intern->slot_count * sizeof *intern->slots);
+        rs_release(intern->arena->context, intern->slots);
     *intern = (rs_intern){.arena = intern->arena};
 }

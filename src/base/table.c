@@ -18,9 +18,7 @@ void rs_table_init(rs_table *table, reshard_context *context)
 
 void rs_table_release(rs_table *table)
 {
-    if (table->slots != NULL)
-        rs_release(table->arena.context, table->slots,
-                   (size_t)table->capacity * sizeof *table->slots);
+    rs_release(table->arena.context, table->slots);
     rs_arena_release(&table->arena);
     *table = (rs_table){.slots = NULL};
 }
@@ -52,9 +50,7 @@ static bool grow(rs_table *table)
         if (slot->key != NULL)
             *find_slot(&larger, slot->key, slot->bytes, slot->hash) = *slot;
     }
-    if (table->slots != NULL)
-        rs_release(table->arena.context, table->slots,
-                   (size_t)table->capacity * sizeof *table->slots);
+    rs_release(table->arena.context, table->slots);
     *table = larger;
     return true;
 }

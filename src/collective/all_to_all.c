@@ -24,7 +24,6 @@ typedef struct exchange {
     /* In bytes if an element is less than a byte: */
     int64_t *matrix;   /* [sender * size + receiver] */
     int64_t *receives; /* stored after the matrix */
-    size_t matrix_bytes;
     int64_t total;
     bool equal; /* all counts are the same */
 } exchange;
@@ -71,7 +70,6 @@ static reshard_status prepare_matrix(exchange *e)
     e->matrix = rs_allocate_array(c->context, blocks + (size_t)e->size, sizeof *e->matrix);
     if (e->matrix == NULL)
         return rs_allocation_status();
-    e->matrix_bytes = (blocks + (size_t)e->size) * sizeof *e->matrix;
     e->receives = e->matrix + blocks;
     return set_counts(e);
 }
@@ -164,7 +162,7 @@ static reshard_status start(exchange *e, bool joined, const void *const *sources
 out:
     reshard_layout_release(target_layout);
     reshard_layout_release(source_layout);
-    rs_release(e->collective.context, e->matrix, e->matrix_bytes);
+    rs_release(e->collective.context, e->matrix);
     return status;
 }
 

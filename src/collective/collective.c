@@ -220,7 +220,7 @@ static reshard_status start(const rs_collective *collective, const reshard_excha
                                  &e->target, out_work);
     reshard_layout_release(target_layout);
     reshard_layout_release(source_layout);
-    rs_release(collective->context, scratch, scratch_bytes);
+    rs_release(collective->context, scratch);
     return status;
 }
 

@@ -45,8 +45,8 @@ void rs_delivery_destroy(rs_delivery *t)
 {
     if (t == NULL)
         return;
-    rs_release(t->context, t->segments, t->segment_count * sizeof *t->segments);
-    rs_release(t->context, t, sizeof *t);
+    rs_release(t->context, t->segments);
+    rs_release(t->context, t);
 }
 
 static reshard_status give_up(rs_delivery *t, reshard_status status)

@@ -64,7 +64,7 @@ void reshard_device_mesh_release(reshard_device_mesh *device_mesh)
         reshard_group_release(device_mesh->axis_groups[a]);
     reshard_group_release(device_mesh->group);
     reshard_mesh_release(device_mesh->mesh);
-    rs_release(device_mesh->context, device_mesh, sizeof *device_mesh);
+    rs_release(device_mesh->context, device_mesh);
 }
 
 /* ---- agreeing -------------------------------------------------------------------------------- */
@@ -233,7 +233,7 @@ reshard_status reshard_device_mesh_create(reshard_context *context, reshard_grou
         made = NULL;
     }
 out:
-    rs_release(context, scratch, bytes);
+    rs_release(context, scratch);
     reshard_device_mesh_release(made);
     return status;
 }
@@ -372,7 +372,7 @@ reshard_status reshard_device_mesh_slice(reshard_device_mesh *of, int32_t name_c
         *out_slice = slice;
         slice = NULL;
     }
-    rs_release(of->context, scratch, bytes);
+    rs_release(of->context, scratch);
     reshard_device_mesh_release(slice);
     return status;
 }

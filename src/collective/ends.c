@@ -68,9 +68,9 @@ static reshard_status make_boxes(const rs_ends *e, bool receiving, reshard_layou
                                     &spec);
     }
     status = rs_layout_take(e->context, status, spec, e->ndim, e->shape, out_layout);
-    rs_release(e->context, shards, shard_count * sizeof *shards);
-    rs_release(e->context, pieces, blocks * sizeof *pieces);
-    rs_release(e->context, offsets, blocks * sizeof *offsets);
+    rs_release(e->context, shards);
+    rs_release(e->context, pieces);
+    rs_release(e->context, offsets);
     return status;
 }
 

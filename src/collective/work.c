@@ -20,14 +20,13 @@ reshard_status rs_work_create(reshard_context *context, reshard_group *group, in
     void **list = rs_allocate_array(context, buffers, sizeof *list);
     if (work == NULL || list == NULL) {
         reshard_status status = rs_allocation_status();
-        rs_release(context, list, buffers * sizeof *list);
-        rs_release(context, work, sizeof *work);
+        rs_release(context, list);
+        rs_release(context, work);
         return status;
     }
     work->context = context;
     work->group = reshard_group_retain(group);
     work->buffers = list;
-    work->buffers_bytes = buffers * sizeof *list;
     work->source_count = source_count;
     *out_work = work;
     return RESHARD_OK;
@@ -41,10 +40,10 @@ void reshard_work_destroy(reshard_work *work)
         (void)reshard_work_wait(work);
     reshard_exec_destroy(work->exec);
     rs_delivery_destroy(work->delivery);
-    rs_release(work->context, work->aside, work->aside_bytes);
-    rs_release(work->context, work->buffers, work->buffers_bytes);
+    rs_release(work->context, work->aside);
+    rs_release(work->context, work->buffers);
     reshard_group_release(work->group);
-    rs_release(work->context, work, sizeof *work);
+    rs_release(work->context, work);
 }
 
 /* Keeps the error text of a failure, and returns its status. */

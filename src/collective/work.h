@@ -21,7 +21,6 @@ struct reshard_work {
     char why[256]; /* the text of a failure, for later calls */
     /* Of a collective, for further runs: sources first, then targets. */
     void **buffers;
-    size_t buffers_bytes;
     int64_t source_count;
     /* If the target must not be written before the run is over: memory that takes its place, and
      * where it goes afterwards. Otherwise NULL. */

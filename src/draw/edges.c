@@ -321,7 +321,7 @@ reshard_status rs_picture_init(rs_picture *picture, int32_t side_count,
     if (status == RESHARD_OK)
         status = make_axes(picture, &state);
     for (int32_t d = 0; d < picture->ndim; d++)
-        rs_release(context, state.edges[d], (size_t)state.capacity[d] * sizeof(int64_t));
+        rs_release(context, state.edges[d]);
     return status;
 }
 

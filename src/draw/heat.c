@@ -37,7 +37,7 @@ reshard_status rs_heat_init(rs_heat *heat, reshard_plan *plan, int32_t count_max
         *sum += matrix[i];
         heat->most = *sum > heat->most ? *sum : heat->most;
     }
-    rs_release(arena->context, matrix, matrix_bytes);
+    rs_release(arena->context, matrix);
     /* Going through all ranks would take too many steps: draw the picture without the heat map. */
     if (status == RESHARD_ERR_RANGE)
         return RESHARD_OK;

@@ -127,7 +127,7 @@ reshard_status rs_region_label(const rs_region *region, rs_arena *arena, const c
         if (ranks == NULL)
             return rs_allocation_status();
         add_holders(&text, region, ranks, out_least);
-        rs_release(arena->context, ranks, bytes);
+        rs_release(arena->context, ranks);
     }
     size_t length = text.length < sizeof label ? text.length : sizeof label - 1;
     *out_label = rs_arena_copy(arena, label, length + 1, 1);
@@ -254,7 +254,7 @@ static reshard_status note_idle(const rs_side *side, const char *prefix, rs_note
     rs_text_init(&text, line, sizeof line);
     rs_text_add(&text, "%sempty: rank%s ", prefix, idle == 1 ? "" : "s");
     rs_text_add_ranks(&text, ranks, idle);
-    rs_release(layout->context, ranks, (size_t)count * sizeof *ranks);
+    rs_release(layout->context, ranks);
     return idle != 0 ? fn(user, line) : RESHARD_OK;
 }
 

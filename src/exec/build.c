@@ -554,8 +554,8 @@ reshard_status rs_exec_build(reshard_exec *exec)
     reshard_status status = RESHARD_OK;
     for (b.stage = 0; b.stage < exec->stage_count && status == RESHARD_OK; b.stage++)
         status = build_stage(&b, &exec->stages[b.stage]);
-    rs_release(exec->context, b.operations, (size_t)b.capacity * sizeof *b.operations);
-    rs_release(exec->context, b.peers, (size_t)b.peer_capacity * sizeof *b.peers);
+    rs_release(exec->context, b.operations);
+    rs_release(exec->context, b.peers);
     return status;
 }
 

@@ -67,7 +67,7 @@ void rs_exec_cache_release(rs_exec_cache *cache)
     for (int32_t i = 0; i < cache->count; i++)
         reshard_exec_destroy(cache->entries[i].exec);
     group->attachment = NULL;
-    rs_release(context, cache, sizeof *cache);
+    rs_release(context, cache);
     reshard_group_release(group);
 }
 

@@ -310,5 +310,5 @@ void reshard_exec_destroy(reshard_exec *exec)
     reshard_group_free(exec->group, exec->memory);
     reshard_group_release(exec->group);
     rs_arena_release(&exec->arena);
-    rs_release(exec->context, exec, sizeof *exec);
+    rs_release(exec->context, exec);
 }

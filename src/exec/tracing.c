@@ -151,8 +151,7 @@ reshard_status rs_tracing_prepare(reshard_exec *exec)
         if (status == RESHARD_OK)
             status = mark_ways(exec, s, places);
     }
-    if (places != NULL)
-        rs_release(exec->context, places, ranks * sizeof *places);
+    rs_release(exec->context, places);
     return status;
 }
 

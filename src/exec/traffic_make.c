@@ -171,6 +171,6 @@ void rs_traffic_destroy(reshard_exec *exec)
         destroy_streams(&traffic->stages[i].out);
         destroy_streams(&traffic->stages[i].in);
     }
-    rs_release(exec->context, traffic->scratch, traffic->scratch_bytes);
-    rs_release(exec->context, traffic, sizeof *traffic);
+    rs_release(exec->context, traffic->scratch);
+    rs_release(exec->context, traffic);
 }

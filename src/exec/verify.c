@@ -91,10 +91,9 @@ void rs_verify_destroy(rs_verify *v)
     if (v == NULL)
         return;
     reshard_context *context = v->exec->context;
-    size_t ranks = (size_t)(v->rank == 0 ? v->size : 2);
-    rs_release(context, v->requests, ranks * sizeof *v->requests);
-    rs_release(context, v->heard, ranks * sizeof *v->heard);
-    rs_release(context, v, sizeof *v);
+    rs_release(context, v->requests);
+    rs_release(context, v->heard);
+    rs_release(context, v);
 }
 
 /* ---- the digest of a box --------------------------------------------------------------------- */

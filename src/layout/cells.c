@@ -157,7 +157,7 @@ static reshard_status cut_apart(cutter *c, const reshard_box *box, const int64_t
             status = cut_apart(c, &part, scratch, kept);
         }
     }
-    rs_release(c->context, scratch, (size_t)count * 2 * sizeof *scratch);
+    rs_release(c->context, scratch);
     return status;
 }
 
@@ -198,9 +198,9 @@ reshard_status rs_cells_build(reshard_layout *layout)
     if (layout->cells == NULL || layout->cell_holders == NULL)
         status = rs_allocation_status();
 out:
-    rs_release(c.context, c.cells, (size_t)c.cell_capacity * sizeof *c.cells);
-    rs_release(c.context, c.holders, (size_t)c.holder_capacity * sizeof *c.holders);
-    rs_release(c.context, pieces, (size_t)count * sizeof *pieces);
-    rs_release(c.context, list, (size_t)count * sizeof *list);
+    rs_release(c.context, c.cells);
+    rs_release(c.context, c.holders);
+    rs_release(c.context, pieces);
+    rs_release(c.context, list);
     return status;
 }

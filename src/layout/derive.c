@@ -48,7 +48,7 @@ static reshard_status clone_mesh(reshard_context *context, const reshard_mesh *m
         names[i] = mesh->names[i];
     reshard_status status =
         reshard_mesh_create(context, count, names, mesh->sizes, ranks, out_mesh);
-    rs_release(context, ranks, (size_t)size * sizeof *ranks);
+    rs_release(context, ranks);
     return status;
 }
 

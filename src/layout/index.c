@@ -136,7 +136,7 @@ reshard_status rs_index_build(rs_index *index, rs_arena *arena, int32_t ndim, in
         index->bounds == NULL || scratch == NULL ? rs_allocation_status() : RESHARD_OK;
     if (status == RESHARD_OK)
         build(&(builder){index, scratch, scratch + index->count}, 0, index->order, index->count);
-    rs_release(arena->context, scratch, scratch_count * sizeof *scratch);
+    rs_release(arena->context, scratch);
     return status;
 }
 

@@ -441,7 +441,7 @@ static reshard_status infer_scalar(reshard_context *context, int64_t count,
     if (status == RESHARD_OK)
         status = reshard_spec_create(context, mesh, 1, &cut, out_spec);
     reshard_mesh_release(mesh);
-    rs_release(context, ranks, (size_t)count * sizeof *ranks);
+    rs_release(context, ranks);
     return status;
 }
 

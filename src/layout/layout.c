@@ -53,7 +53,7 @@ static reshard_status init_callback(reshard_layout *layout)
     reshard_status status = spec->fn(spec->user, layout->ndim, layout->shape, &sink);
     if (status == RESHARD_OK)
         status = init_from_sink(layout, &sink, spec->cover != 0);
-    rs_release(layout->context, sink.items, (size_t)sink.capacity * sizeof *sink.items);
+    rs_release(layout->context, sink.items);
     return status;
 }
 
@@ -231,7 +231,7 @@ static reshard_status digest_cuts(const reshard_layout *layout, rs_digest *diges
     if (status == RESHARD_OK) {
         (void)reshard_spec_text(spec, text, length + 1, &length);
         rs_digest_bytes(digest, text, length);
-        rs_release(layout->context, text, length + 1);
+        rs_release(layout->context, text);
     }
     reshard_spec_release(spec);
     return status;
@@ -351,7 +351,7 @@ void reshard_layout_release(reshard_layout *layout)
         return;
     reshard_spec_release(layout->spec);
     rs_arena_release(&layout->arena);
-    rs_release(layout->context, layout, sizeof *layout);
+    rs_release(layout->context, layout);
 }
 
 /* ---- queries --------------------------------------------------------------------------------- */
@@ -476,7 +476,7 @@ static reshard_status map_boxes(const reshard_layout *layout, const rs_rank_map 
     bool cover = layout->spec->kind == RESHARD_SPEC_COVER || layout->spec->cover;
     reshard_status status = reshard_spec_boxes(layout->context, cover, layout->ndim, layout->shape,
                                                layout->shard_count, shards, out_spec);
-    rs_release(layout->context, shards, bytes);
+    rs_release(layout->context, shards);
     return status;
 }
 
@@ -496,7 +496,7 @@ static reshard_status map_cuts(const reshard_layout *layout, const rs_rank_map *
         status = reshard_spec_create(layout->context, mesh, layout->spec->cut_count,
                                      layout->spec->cuts, out_spec);
     reshard_mesh_release(mesh);
-    rs_release(layout->context, ranks, bytes);
+    rs_release(layout->context, ranks);
     return status;
 }
 

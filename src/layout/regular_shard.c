@@ -130,7 +130,7 @@ static reshard_status describe_shard(const reshard_layout *layout, int32_t rank,
     }
     if (status == RESHARD_OK && layout->flat.count != 0)
         offset_flat_shard(layout, out_shard);
-    rs_release(layout->context, list.items, (size_t)list.capacity * sizeof *list.items);
+    rs_release(layout->context, list.items);
     *out_count = status == RESHARD_OK;
     return status;
 }

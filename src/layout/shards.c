@@ -64,7 +64,7 @@ void reshard_shards_destroy(reshard_shards *shards)
         return;
     shard_list *list = (shard_list *)(void *)shards;
     rs_arena_release(&list->arena);
-    rs_release(list->context, list, sizeof *list);
+    rs_release(list->context, list);
 }
 
 static reshard_status copy_listed(const reshard_layout *layout, int64_t first, int64_t count,

@@ -32,11 +32,10 @@ static void release(listing *l)
     for (int64_t i = 0; l->items != NULL && i < l->count; i++) {
         reshard_layout_release(l->items[i].layout);
         reshard_tensor_release(l->items[i].dense);
-        rs_release(l->context, l->items[i].shards,
-                   (size_t)l->items[i].shard_count * sizeof *l->items[i].shards);
+        rs_release(l->context, l->items[i].shards);
     }
-    rs_release(l->context, l->items, (size_t)l->count * sizeof *l->items);
-    rs_release(l->context, l->tensors, (size_t)l->count * sizeof *l->tensors);
+    rs_release(l->context, l->items);
+    rs_release(l->context, l->tensors);
 }
 
 static reshard_status describe_local(reshard_context *context, reshard_group *group, bool saving,

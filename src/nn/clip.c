@@ -134,7 +134,7 @@ static reshard_status sum_ranks(const reshard_optimizer *o, reshard_group *group
     *sum = 0;
     for (int32_t i = 0; i < reshard_group_size(group) && status == RESHARD_OK; i++)
         *sum += all[i];
-    rs_release(o->context, all, bytes);
+    rs_release(o->context, all);
     return status;
 }
 

@@ -13,7 +13,7 @@ void rs_hook_entry_release(rs_hook_entry *entry)
         return;
     if (entry->forget != NULL)
         entry->forget(entry->user);
-    rs_release(entry->context, entry, sizeof *entry);
+    rs_release(entry->context, entry);
 }
 
 void rs_hooks_purge(reshard_module *module)
@@ -60,7 +60,7 @@ reshard_status rs_hook_add(reshard_module *module, const rs_hook_entry *given, b
     reshard_hook *hook = entry != NULL ? rs_allocate(context, sizeof *hook) : NULL;
     if (hook == NULL) {
         reshard_status status = rs_allocation_status();
-        rs_release(context, entry, sizeof *entry);
+        rs_release(context, entry);
         return status;
     }
     *entry = *given;
@@ -71,7 +71,7 @@ reshard_status rs_hook_add(reshard_module *module, const rs_hook_entry *given, b
     entry->serial = ++module->hook_serial;
     link_entry(&module->hooks[entry->kind], entry, prepend);
     if (out_hook == NULL) {
-        rs_release(context, hook, sizeof *hook);
+        rs_release(context, hook);
         return RESHARD_OK;
     }
     *hook = (reshard_hook){.context = context, .entry = entry};
@@ -131,7 +131,7 @@ static void free_handle(reshard_hook *hook, bool remove)
         if (remove && entry->module != NULL)
             rs_hooks_purge(entry->module);
         rs_hook_entry_release(entry);
-        rs_release(hook->context, hook, sizeof *hook);
+        rs_release(hook->context, hook);
         hook = next;
     }
 }

@@ -34,9 +34,9 @@ static void release_state(void *user)
     state *s = user;
     if (s == NULL || !rs_reference_drop(&s->references))
         return;
-    rs_release(s->context, s->memory, (size_t)s->memory_capacity * sizeof *s->memory);
+    rs_release(s->context, s->memory);
     reshard_device_mesh_release(s->mesh);
-    rs_release(s->context, s, sizeof *s);
+    rs_release(s->context, s);
 }
 
 static void count_gone(void *user, size_t bytes)
@@ -188,7 +188,7 @@ static reshard_status pack(void *user, reshard_tensor *tensor, void **out_packed
     } else {
         reshard_status status = rs_pack(s->context, tensor, &s->way, wanted, &p);
         if (status != RESHARD_OK) {
-            rs_release(s->context, h, sizeof *h);
+            rs_release(s->context, h);
             return status;
         }
         count_packed(s, tensor, p);
@@ -214,7 +214,7 @@ static void forget(void *user, void *packed)
     state *s = h->owner;
     (void)user;
     reshard_packed_destroy(h->packed);
-    rs_release(s->context, h, sizeof *h);
+    rs_release(s->context, h);
     release_state(s);
 }
 

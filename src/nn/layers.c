@@ -45,7 +45,7 @@ void rs_user_free(void *user)
     if (user == NULL)
         return;
     user_block *block = (void *)((unsigned char *)user - offsetof(user_block, first));
-    rs_release(block->context, block, block->bytes);
+    rs_release(block->context, block);
 }
 
 reshard_status rs_layer_options(const reshard_layer_options *given, reshard_layer_options *out)

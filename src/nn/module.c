@@ -23,7 +23,7 @@ reshard_status reshard_module_create(reshard_context *context, const reshard_mod
     module->kind_name = rs_text_copy(context, kind->name);
     if (module->kind_name == NULL) {
         reshard_status status = rs_allocation_status();
-        rs_release(context, module, sizeof *module);
+        rs_release(context, module);
         return status;
     }
     module->kind = *kind;
@@ -55,10 +55,9 @@ void reshard_module_release(reshard_module *module)
         module->kind.forget(module->kind.user);
     for (int64_t i = 0; i < module->holding_count; i++)
         free_holding(module->context, &module->holdings[i]);
-    rs_release(module->context, module->holdings,
-               (size_t)module->holding_capacity * sizeof *module->holdings);
+    rs_release(module->context, module->holdings);
     rs_text_free(module->context, module->kind_name);
-    rs_release(module->context, module, sizeof *module);
+    rs_release(module->context, module);
 }
 
 const char *reshard_module_kind_name(const reshard_module *module)

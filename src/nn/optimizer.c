@@ -27,12 +27,10 @@ void reshard_optimizer_destroy(reshard_optimizer *optimizer)
         reshard_tensor_release(optimizer->moments[i].first);
         reshard_tensor_release(optimizer->moments[i].second);
     }
-    rs_release(optimizer->context, optimizer->moments,
-               (size_t)optimizer->moments_capacity * sizeof *optimizer->moments);
-    rs_release(optimizer->context, optimizer->slots,
-               (size_t)optimizer->capacity * sizeof *optimizer->slots);
+    rs_release(optimizer->context, optimizer->moments);
+    rs_release(optimizer->context, optimizer->slots);
     reshard_named_tensors_destroy(optimizer->parameters);
-    rs_release(optimizer->context, optimizer, sizeof *optimizer);
+    rs_release(optimizer->context, optimizer);
 }
 
 /* Makes zeros in the layout of the parameter. */

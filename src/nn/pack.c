@@ -48,7 +48,7 @@ void reshard_packed_destroy(reshard_packed *packed)
     reshard_layout_release(packed->outer_layout);
     rs_exec_cache_release(packed->cache);
     rs_exec_cache_release(packed->outer_cache);
-    rs_release(packed->context, packed, sizeof *packed);
+    rs_release(packed->context, packed);
 }
 
 /* ---- packing --------------------------------------------------------------------------------- */

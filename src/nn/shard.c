@@ -285,7 +285,7 @@ static reshard_status digest_spec(const work *w, const reshard_spec *spec, rs_di
         return rs_allocation_status();
     (void)reshard_spec_text(spec, text, length + 1, &length);
     rs_digest_bytes(digest, text, length);
-    rs_release(w->plan->context, text, length + 1);
+    rs_release(w->plan->context, text);
     return RESHARD_OK;
 }
 
@@ -464,7 +464,7 @@ static void clear(work *w)
         reshard_tensor_release(w->products[i].tensor);
         reshard_module_release(w->products[i].replacement);
     }
-    rs_release(w->plan->context, w->products, (size_t)w->plan->count * sizeof *w->products);
+    rs_release(w->plan->context, w->products);
 }
 
 /* ---- the calls ------------------------------------------------------------------------------- */

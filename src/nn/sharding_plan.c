@@ -42,8 +42,8 @@ void reshard_sharding_plan_destroy(reshard_sharding_plan *plan)
         reshard_mesh_release(plan->entries[i].mesh);
         release_style(plan->context, &plan->entries[i].style);
     }
-    rs_release(plan->context, plan->entries, (size_t)plan->capacity * sizeof *plan->entries);
-    rs_release(plan->context, plan, sizeof *plan);
+    rs_release(plan->context, plan->entries);
+    rs_release(plan->context, plan);
 }
 
 /* Copies a text that may be NULL. */

@@ -27,9 +27,9 @@ void reshard_named_tensors_destroy(reshard_named_tensors *shown)
         return;
     for (int64_t i = 0; i < l->shown.count; i++)
         reshard_tensor_release(l->items[i].tensor);
-    rs_release(l->context, l->items, (size_t)l->capacity * sizeof *l->items);
+    rs_release(l->context, l->items);
     rs_arena_release(&l->arena);
-    rs_release(l->context, l, sizeof *l);
+    rs_release(l->context, l);
 }
 
 reshard_status rs_named_list_create(reshard_context *context, rs_named_list **out_list)
@@ -303,7 +303,7 @@ reshard_status rs_named_load(reshard_context *context, reshard_status status, re
     }
     for (int64_t i = 0; moved != NULL && i < mine->count; i++)
         reshard_tensor_release(moved[i]);
-    rs_release(context, moved, mine != NULL ? (size_t)mine->count * sizeof *moved : 0);
+    rs_release(context, moved);
     return status;
 }
 

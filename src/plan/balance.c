@@ -334,7 +334,7 @@ static reshard_status store_template(balancer *b, int32_t index)
     int64_t *by_source = rs_arena_allocate_array(arena, (size_t)count, sizeof *by_source);
     source_order *order = rs_allocate_array(b->plan->context, (size_t)count, sizeof *order);
     if (moves == NULL || by_source == NULL || order == NULL) {
-        rs_release(b->plan->context, order, (size_t)count * sizeof *order);
+        rs_release(b->plan->context, order);
         return rs_allocation_status();
     }
     int64_t next = 0;
@@ -348,7 +348,7 @@ static reshard_status store_template(balancer *b, int32_t index)
     rs_sort(order, (size_t)count, sizeof *order, compare_by_source);
     for (int64_t i = 0; i < count; i++)
         by_source[i] = order[i].index;
-    rs_release(b->plan->context, order, (size_t)count * sizeof *order);
+    rs_release(b->plan->context, order);
     template->kind = RS_TEMPLATE_CHOSEN;
     template->chosen_count = count;
     template->chosen_by_target = moves;
@@ -426,11 +426,10 @@ static reshard_status balance_stage(reshard_plan *plan, rs_stage *stage)
         if (kind == RS_TEMPLATE_MATCHES || kind == RS_TEMPLATE_GRID)
             status = store_template(&b, t);
     }
-    rs_release(plan->context, b.chosen, (size_t)b.chosen_capacity * sizeof *b.chosen);
-    rs_release(plan->context, b.chosen_template,
-               (size_t)b.chosen_template_capacity * sizeof *b.chosen_template);
-    rs_release(plan->context, b.demands, (size_t)b.capacity * sizeof *b.demands);
-    rs_release(plan->context, b.weights, weight_bytes);
+    rs_release(plan->context, b.chosen);
+    rs_release(plan->context, b.chosen_template);
+    rs_release(plan->context, b.demands);
+    rs_release(plan->context, b.weights);
     return status;
 }
 

@@ -448,10 +448,10 @@ reshard_status reshard_plan_check(reshard_plan *plan)
         status = check_stages(&c);
     for (int32_t rank = 0; c.parts != NULL && rank < ranks; rank++)
         reshard_part_destroy(c.parts[rank]);
-    rs_release(plan->context, c.sent, (size_t)c.sent_capacity * sizeof *c.sent);
-    rs_release(plan->context, c.received, (size_t)c.received_capacity * sizeof *c.received);
-    rs_release(plan->context, c.parts, list_bytes);
-    rs_release(plan->context, c.source_shards, list_bytes);
-    rs_release(plan->context, c.target_shards, list_bytes);
+    rs_release(plan->context, c.sent);
+    rs_release(plan->context, c.received);
+    rs_release(plan->context, c.parts);
+    rs_release(plan->context, c.source_shards);
+    rs_release(plan->context, c.target_shards);
     return status;
 }

@@ -279,7 +279,7 @@ reshard_status rs_check_stage_links(reshard_context *context, const rs_stage *st
         if (!seen[l])
             status = check_filled(context, stage, l, &n, maps, seen);
     }
-    rs_release(context, maps, count * sizeof *maps);
-    rs_release(context, seen, count);
+    rs_release(context, maps);
+    rs_release(context, seen);
     return status;
 }

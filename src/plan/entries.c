@@ -242,7 +242,7 @@ reshard_status rs_grid_entries_make(rs_arena *arena, const rs_link *link, const 
     rs_grid_entries made = {.my_line = w.my_line};
     if (status == RESHARD_OK)
         status = finish(&w.list, &made);
-    rs_release(arena->context, w.list.items, (size_t)w.list.capacity * sizeof *w.list.items);
+    rs_release(arena->context, w.list.items);
     if (status == RESHARD_OK)
         *out_entries = made;
     return status;

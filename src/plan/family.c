@@ -21,7 +21,7 @@ void rs_family_init(rs_family *family, reshard_context *context, rs_arena *arena
 
 void rs_family_release(rs_family *family)
 {
-    rs_release(family->context, family->items, (size_t)family->capacity * sizeof *family->items);
+    rs_release(family->context, family->items);
     family->items = NULL;
     family->count = family->capacity = 0;
 }

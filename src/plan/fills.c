@@ -100,8 +100,8 @@ static reshard_status check_overlap(const target_links *t, box_list *list)
     /* Only the volumes of disjoint boxes are sure to add up without overflow. */
     for (size_t i = 0; i < count && status == RESHARD_OK; i++)
         list->volume += rs_volume(list->space.ndim, list->boxes[i].size);
-    rs_release(context, pieces, count * sizeof *pieces);
-    rs_release(context, shards, count * sizeof *shards);
+    rs_release(context, pieces);
+    rs_release(context, shards);
     return status;
 }
 
@@ -171,7 +171,7 @@ static reshard_status find_gaps(const target_links *t, const box_list *filled)
     }
     for (int64_t g = 0; g < gaps.count && status == RESHARD_OK; g++)
         status = keep_gap(t, &gaps, &gaps.boxes[g]);
-    rs_release(gaps.context, gaps.boxes, (size_t)gaps.capacity * sizeof *gaps.boxes);
+    rs_release(gaps.context, gaps.boxes);
     return status;
 }
 
@@ -190,7 +190,7 @@ static reshard_status check_boxes(const target_links *t)
                 : rs_fail(RESHARD_ERR_GAP,
                           "target \"%.200s\": links fill %" PRId64 " of its %" PRId64 " elements",
                           target->name, list.volume, target->layout->volume);
-    rs_release(plan->context, list.boxes, (size_t)list.capacity * sizeof *list.boxes);
+    rs_release(plan->context, list.boxes);
     return status;
 }
 
@@ -228,7 +228,7 @@ reshard_status rs_plan_check_links(reshard_plan *plan)
         }
         status = check_target(&t);
     }
-    rs_release(plan->context, links, count * sizeof *links);
-    rs_release(plan->context, keys, count * sizeof *keys);
+    rs_release(plan->context, links);
+    rs_release(plan->context, keys);
     return status;
 }

@@ -292,7 +292,7 @@ void reshard_part_destroy(reshard_part *part)
         return;
     reshard_plan_release(part->plan);
     rs_arena_release(&part->arena);
-    rs_release(part->context, part, sizeof *part);
+    rs_release(part->context, part);
 }
 
 const rs_template_moves *rs_part_moves(const reshard_part *part, int32_t stage, int32_t index)

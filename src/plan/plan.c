@@ -338,9 +338,9 @@ void reshard_plan_release(reshard_plan *plan)
     for (int32_t i = 0; i < plan->intermediate_count; i++)
         reshard_layout_release(plan->intermediates[i]);
     reshard_plan_release(plan->transposed);
-    rs_release(plan->context, plan->fills, (size_t)plan->fill_capacity * sizeof *plan->fills);
+    rs_release(plan->context, plan->fills);
     rs_arena_release(&plan->arena);
-    rs_release(plan->context, plan, sizeof *plan);
+    rs_release(plan->context, plan);
 }
 
 /* ---- asking ---------------------------------------------------------------------------------- */

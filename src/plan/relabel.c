@@ -119,7 +119,7 @@ static reshard_status list_ranks(reshard_plan *plan, int32_t **out_ranks, int32_
     }
     *out_ranks = rs_arena_copy(&plan->arena, all, (size_t)distinct, sizeof *all);
     *out_count = (int32_t)rs_min(distinct, INT32_MAX);
-    rs_release(plan->context, all, (size_t)room * sizeof *all);
+    rs_release(plan->context, all);
     return *out_ranks == NULL ? rs_allocation_status() : RESHARD_OK;
 }
 
@@ -168,6 +168,6 @@ reshard_status rs_plan_relabel(reshard_plan *plan)
         plan->relabelling = players;
         plan->relabelling_count = k.count;
     }
-    rs_release(plan->context, k.matrix, bytes);
+    rs_release(plan->context, k.matrix);
     return status;
 }

@@ -392,7 +392,7 @@ static reshard_status build_stage_templates(reshard_plan *plan, rs_stage *stage)
         if (link->template_index == stage->template_count)
             status = make_template(link, &stage->templates[stage->template_count++]);
     }
-    rs_release(plan->context, keys, count * sizeof *keys);
+    rs_release(plan->context, keys);
     return status;
 }
 

@@ -119,7 +119,7 @@ reshard_status reshard_stream_create(const reshard_part *part, int32_t stage, in
     reshard_status status = collect(made, part, stage, s, peer, sending != 0);
     if (status == RESHARD_OK)
         status = finish(made, s);
-    rs_release(made->context, made->entries, (size_t)made->capacity * sizeof *made->entries);
+    rs_release(made->context, made->entries);
     if (status != RESHARD_OK) {
         reshard_stream_destroy(&made->shown);
         return status;
@@ -134,5 +134,5 @@ void reshard_stream_destroy(reshard_stream *shown)
         return;
     stream *s = (stream *)(void *)shown;
     rs_arena_release(&s->arena);
-    rs_release(s->context, s, sizeof *s);
+    rs_release(s->context, s);
 }

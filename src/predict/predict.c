@@ -181,19 +181,16 @@ reshard_status reshard_plan_predict(reshard_plan *plan, const reshard_cluster *g
         *out_prediction = made;
         made = NULL;
     }
-    if (made != NULL)
-        rs_release(plan->context, made, prediction_bytes(stage_count));
-    if (stage_sums != NULL)
-        rs_release(plan->context, stage_sums, sums_bytes);
-    if (seen != NULL)
-        rs_release(plan->context, seen, seen_bytes);
+    rs_release(plan->context, made);
+    rs_release(plan->context, stage_sums);
+    rs_release(plan->context, seen);
     return status;
 }
 
 void reshard_prediction_destroy(reshard_prediction *prediction)
 {
     if (prediction != NULL)
-        rs_release(prediction->context, prediction, prediction_bytes(prediction->stage_count));
+        rs_release(prediction->context, prediction);
 }
 
 /* ---- queries --------------------------------------------------------------------------------- */

@@ -289,7 +289,7 @@ reshard_status reshard_prediction_trace(const reshard_prediction *prediction, re
         rank += fits;
     }
     rs_trace_leave_out(trace, t.rank_count - rank);
-    rs_release(plan->context, t.out, bytes);
+    rs_release(plan->context, t.out);
     if (status == RESHARD_OK && out_ranks != NULL)
         *out_ranks = rank;
     return status;

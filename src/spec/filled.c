@@ -144,6 +144,6 @@ reshard_status rs_shard_check_filled(reshard_context *context, int32_t ndim,
     assert(corners.count <= capacity);
     rs_sort(corners.keys, corners.count, sizeof *corners.keys, compare_keys);
     reshard_status status = find_difference(&corners, shard);
-    rs_release(context, corners.keys, capacity * sizeof *corners.keys);
+    rs_release(context, corners.keys);
     return status;
 }

@@ -116,7 +116,7 @@ static reshard_status index_by_rank(reshard_mesh *mesh)
         mesh->by_rank[i] = (int32_t)(keys[i] & UINT32_MAX);
         mesh->repeated = mesh->repeated || (i > 0 && keys[i] >> 32 == keys[i - 1] >> 32);
     }
-    rs_release(mesh->context, keys, count * sizeof *keys);
+    rs_release(mesh->context, keys);
     return mesh->axis_count > 1 ? rs_mesh_check_distinct(mesh) : RESHARD_OK;
 }
 
@@ -223,7 +223,7 @@ void reshard_mesh_release(reshard_mesh *mesh)
     if (mesh == NULL || !rs_reference_drop(&mesh->references))
         return;
     rs_arena_release(&mesh->arena);
-    rs_release(mesh->context, mesh, sizeof *mesh);
+    rs_release(mesh->context, mesh);
 }
 
 /* ---- queries --------------------------------------------------------------------------------- */

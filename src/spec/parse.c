@@ -353,8 +353,8 @@ static void release_parser(cuts_parser *parser)
 {
     reshard_context *context = parser->context;
     reshard_mesh_release(parser->mesh);
-    rs_release(context, parser->values, (size_t)parser->value_capacity * sizeof *parser->values);
-    rs_release(context, parser->limits, (size_t)parser->limit_capacity * sizeof *parser->limits);
+    rs_release(context, parser->values);
+    rs_release(context, parser->limits);
     rs_arena_release(&parser->scratch);
 }
 

@@ -286,6 +286,6 @@ reshard_status rs_parse_boxes(reshard_context *context, rs_scan *scan, int cover
         status = rs_scan_fail_within(scan, scan->position, status);
 out:
     rs_boxes_release(&builder);
-    rs_release(context, parser.pieces, (size_t)parser.capacity * sizeof *parser.pieces);
+    rs_release(context, parser.pieces);
     return status;
 }

@@ -244,7 +244,7 @@ reshard_status rs_parse_mesh(reshard_context *context, rs_scan *scan, rs_arena *
     }
     *out_mesh = mesh;
 out:
-    rs_release(context, parser.runs, (size_t)parser.run_capacity * sizeof *parser.runs);
+    rs_release(context, parser.runs);
     return status;
 }
 

@@ -237,7 +237,7 @@ static reshard_status number_shards(reshard_context *context, int64_t count, res
         index = i > 0 && keys[i] >> 32 == keys[i - 1] >> 32 ? index + 1 : 0;
         shards[keys[i] & UINT32_MAX].index = index;
     }
-    rs_release(context, keys, (size_t)count * sizeof *keys);
+    rs_release(context, keys);
     return RESHARD_OK;
 }
 
@@ -261,8 +261,7 @@ reshard_status rs_boxes_finish(rs_boxes_builder *builder, reshard_spec **out_spe
 
 void rs_boxes_release(rs_boxes_builder *builder)
 {
-    rs_release(builder->context, builder->shards,
-               (size_t)builder->capacity * sizeof *builder->shards);
+    rs_release(builder->context, builder->shards);
     reshard_spec_release(builder->spec);
     *builder = (rs_boxes_builder){.context = builder->context};
 }

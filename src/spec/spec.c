@@ -187,7 +187,7 @@ void reshard_spec_release(reshard_spec *spec)
         spec->forget(spec->user);
     reshard_mesh_release(spec->mesh);
     rs_arena_release(&spec->arena);
-    rs_release(spec->context, spec, sizeof *spec);
+    rs_release(spec->context, spec);
 }
 
 reshard_status reshard_spec_get_info(const reshard_spec *spec, reshard_spec_info *out_info)

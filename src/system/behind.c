@@ -135,6 +135,5 @@ void rs_behind_destroy(rs_behind *behind)
         if (atomic_load_explicit(&behind->groups[i].read, memory_order_relaxed) != 0)
             drop(behind, i);
     }
-    rs_release(behind->context, behind,
-               sizeof *behind + (size_t)behind->count * sizeof behind->groups[0]);
+    rs_release(behind->context, behind);
 }

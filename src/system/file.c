@@ -45,7 +45,6 @@ struct rs_file {
     void *user;
     uint64_t bytes;
     _Atomic(rs_behind *) behind; /* NULL: reads leave what they find in the page cache */
-    size_t path_bytes;
     char path[];
 };
 
@@ -169,10 +168,7 @@ static rs_file *make_file(reshard_context *context, const char *path)
     rs_file *file = rs_allocate(context, sizeof *file + path_bytes);
     if (file == NULL)
         return NULL;
-    *file = (rs_file){.context = context,
-                      .calls = rs_context_calls(context),
-                      .descriptor = -1,
-                      .path_bytes = path_bytes};
+    *file = (rs_file){.context = context, .calls = rs_context_calls(context), .descriptor = -1};
     if (file->calls == NULL)
         file->calls = &system_calls;
     memcpy(file->path, path, path_bytes);
@@ -249,7 +245,7 @@ void rs_file_close(rs_file *file)
     rs_behind_destroy(atomic_load(&file->behind));
     if (file->descriptor >= 0)
         (void)close(file->descriptor);
-    rs_release(file->context, file, sizeof *file + file->path_bytes);
+    rs_release(file->context, file);
 }
 
 const char *rs_file_path(const rs_file *file)
@@ -575,8 +571,7 @@ reshard_status rs_file_read_all(reshard_context *context, const char *path, size
     *out_count = (size_t)size;
     bytes = NULL;
 out:
-    if (bytes != NULL)
-        rs_release(context, bytes, (size_t)size + 1);
+    rs_release(context, bytes);
     rs_file_close(file);
     return status;
 }

@@ -189,7 +189,7 @@ reshard_status rs_folder_remove(reshard_context *context, const char *path)
             break;
         }
         status = rs_path_remove(context, name);
-        rs_release(context, name, strlen(name) + 1);
+        rs_release(context, name);
     }
     (void)closedir(folder);
     if (status != RESHARD_OK)
@@ -309,8 +309,7 @@ reshard_status rs_folder_list_all(reshard_context *context, const char *path, rs
 void rs_names_release(rs_names *names)
 {
     for (int64_t i = 0; i < names->count; i++)
-        rs_release(names->context, names->items[i], strlen(names->items[i]) + 1);
-    if (names->items != NULL)
-        rs_release(names->context, names->items, (size_t)names->capacity * sizeof(char *));
+        rs_release(names->context, names->items[i]);
+    rs_release(names->context, names->items);
     *names = (rs_names){.context = names->context};
 }

@@ -14,7 +14,7 @@ void rs_json_writer_init(rs_json_writer *writer, reshard_context *context)
 
 void rs_json_writer_release(rs_json_writer *writer)
 {
-    rs_release(writer->context, writer->bytes, (size_t)writer->capacity);
+    rs_release(writer->context, writer->bytes);
     *writer = (rs_json_writer){.context = writer->context};
 }
 

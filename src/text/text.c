@@ -57,8 +57,7 @@ char *rs_text_copy(reshard_context *context, const char *text)
 
 void rs_text_free(reshard_context *context, char *text)
 {
-    if (text != NULL)
-        rs_release(context, text, strlen(text) + 1);
+    rs_release(context, text);
 }
 
 int rs_compare_naturally(const char *a, const char *b)

@@ -86,8 +86,7 @@ reshard_status rs_clock_measure(reshard_group *group, const rs_trace_clock *cloc
         else if (group->rank == i)
             status = answer(group, clock, &point);
     }
-    if (all != NULL)
-        rs_release(group->context, all, bytes);
+    rs_release(group->context, all);
     if (status == RESHARD_OK)
         *out_point = point;
     return status;

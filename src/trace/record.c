@@ -52,7 +52,7 @@ static reshard_status add_track(reshard_trace *trace, int32_t rank, int32_t thre
     /* Not zeroed, so that the pages are not touched before there are events. */
     track->events = rs_allocate_array(trace->context, (size_t)capacity, sizeof *track->events);
     if (track->events == NULL) {
-        rs_release(trace->context, track, sizeof *track);
+        rs_release(trace->context, track);
         return rs_allocation_status();
     }
     track->trace = trace;

@@ -121,8 +121,8 @@ static void release_tracks(reshard_trace *trace)
     while (trace->tracks != NULL) {
         rs_trace_track *track = trace->tracks;
         trace->tracks = track->next;
-        rs_release(trace->context, track->events, (size_t)track->capacity * sizeof *track->events);
-        rs_release(trace->context, track, sizeof *track);
+        rs_release(trace->context, track->events);
+        rs_release(trace->context, track);
     }
 }
 
@@ -139,7 +139,6 @@ void reshard_trace_destroy(reshard_trace *trace)
     if (trace->has_mutex)
         rs_mutex_release(&trace->mutex);
     reshard_group_release(trace->group);
-    if (trace->path != NULL)
-        rs_release(trace->context, trace->path, strlen(trace->path) + 1);
-    rs_release(trace->context, trace, sizeof *trace);
+    rs_release(trace->context, trace->path);
+    rs_release(trace->context, trace);
 }

@@ -215,8 +215,7 @@ static reshard_status write_file(output *out, const rs_clock_line *clocks, int32
         if (status == RESHARD_OK)
             status = write_tail(out, count, all);
     }
-    if (chunk != NULL)
-        rs_release(trace->context, chunk, capacity);
+    rs_release(trace->context, chunk);
     return status;
 }
 
@@ -272,8 +271,7 @@ reshard_status reshard_trace_write(reshard_trace *trace)
             status = reshard_group_agree(trace->group, status);
         trace->is_whole = status == RESHARD_OK;
     }
-    if (all != NULL)
-        rs_release(trace->context, all, bytes);
+    rs_release(trace->context, all);
     rs_json_writer_release(&out.writer);
     return status;
 }

@@ -31,7 +31,7 @@ static void release_root(rs_root *root)
     if (root->endpoint.close != NULL)
         root->endpoint.close(root->endpoint.state);
     rs_shares_release(root);
-    rs_release(root->context, root, sizeof *root);
+    rs_release(root->context, root);
 }
 
 static reshard_status check_endpoint(const reshard_endpoint *endpoint, reshard_endpoint *out)
@@ -58,8 +58,8 @@ reshard_status reshard_group_create(reshard_context *context, const reshard_endp
     rs_root *root = rs_allocate_zeroed(context, sizeof *root);
     reshard_group *group = rs_allocate_zeroed(context, sizeof *group);
     if (root == NULL || group == NULL) {
-        rs_release(context, root, sizeof *root);
-        rs_release(context, group, sizeof *group);
+        rs_release(context, root);
+        rs_release(context, group);
         return rs_allocation_status();
     }
     root->context = group->context = context;
@@ -124,11 +124,10 @@ void reshard_group_release(reshard_group *group)
 {
     if (group == NULL || !rs_reference_drop(&group->references))
         return;
-    size_t bytes = (size_t)group->size * sizeof *group->root_ranks;
-    rs_release(group->context, group->parent_ranks, bytes);
-    rs_release(group->context, group->root_ranks, bytes);
+    rs_release(group->context, group->parent_ranks);
+    rs_release(group->context, group->root_ranks);
     release_root(group->root);
-    rs_release(group->context, group, sizeof *group);
+    rs_release(group->context, group);
 }
 
 /* ---- asking ---------------------------------------------------------------------------------- */
@@ -390,7 +389,7 @@ static reshard_status check_members(const reshard_group *group, int32_t count, c
         return rs_allocation_status();
     memcpy(scratch, ranks, bytes);
     reshard_status status = find_repeat(count, scratch);
-    rs_release(group->context, scratch, bytes);
+    rs_release(group->context, scratch);
     return status;
 }
 

@@ -68,7 +68,7 @@ static void add_share(rs_root *root, size_t bytes)
     rs_share *share = rs_allocate_zeroed(root->context, sizeof *share);
     char *memory = e->share(e->state, bytes);
     if (memory == NULL || share == NULL) {
-        rs_release(root->context, share, sizeof *share);
+        rs_release(root->context, share);
         return;
     }
     *share = (rs_share){.next = root->shares, .memory = memory, .bytes = bytes};
@@ -95,7 +95,7 @@ void rs_shares_release(rs_root *root)
 {
     for (rs_share *r = root->shares, *next; r != NULL; r = next) {
         next = r->next;
-        rs_release(root->context, r, sizeof *r);
+        rs_release(root->context, r);
     }
     root->shares = NULL;
 }
@@ -167,7 +167,7 @@ void reshard_group_free(reshard_group *group, void *memory)
         return;
     block *given = (block *)(void *)((char *)memory - ALIGNMENT);
     if (given->share == NULL) {
-        rs_release(group->root->context, given->base, given->bytes + ALIGNMENT);
+        rs_release(group->root->context, given->base);
         return;
     }
     given->free = true;

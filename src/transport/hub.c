@@ -55,13 +55,12 @@ static void release_shared(rs_member *m)
 {
     for (rs_hub_memory *s = m->shared, *next; s != NULL; s = next) {
         next = s->next;
-        rs_release(m->hub->context, s, sizeof *s + s->bytes + PAGE_BYTES);
+        rs_release(m->hub->context, s);
     }
 }
 
 static void release_parts(rs_hub *hub, int32_t members, int64_t pairs)
 {
-    size_t size = (size_t)hub->size;
     for (int32_t i = 0; i < members; i++) {
         release_shared(&hub->members[i]);
         rs_mutex_release(&hub->members[i].lock);
@@ -69,9 +68,9 @@ static void release_parts(rs_hub *hub, int32_t members, int64_t pairs)
     }
     for (int64_t i = 0; i < pairs; i++)
         rs_mutex_release(&hub->pairs[i].lock);
-    rs_release(hub->context, hub->members, size * sizeof *hub->members);
-    rs_release(hub->context, hub->pairs, size * size * sizeof *hub->pairs);
-    rs_release(hub->context, hub, sizeof *hub);
+    rs_release(hub->context, hub->members);
+    rs_release(hub->context, hub->pairs);
+    rs_release(hub->context, hub);
 }
 
 reshard_status rs_hub_create(reshard_context *context, int32_t size, bool mapped, const char *name,

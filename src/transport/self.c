@@ -126,7 +126,7 @@ static void quiesce(void *state)
 static void close_endpoint(void *state)
 {
     self *s = state;
-    rs_release(s->context, s, sizeof *s);
+    rs_release(s->context, s);
 }
 
 reshard_status reshard_group_self(reshard_context *context, reshard_group **out_group)

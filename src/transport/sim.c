@@ -221,6 +221,6 @@ reshard_status reshard_sim_run(reshard_context *context, int32_t size,
         rs_mutex_release(&s.lock);
     for (int32_t i = 0; i < made; i++)
         rs_condition_release(&s.ranks[i].turn);
-    rs_release(context, s.ranks, (size_t)size * sizeof *s.ranks);
+    rs_release(context, s.ranks);
     return status;
 }

@@ -58,7 +58,7 @@ reshard_status rs_run_ranks(reshard_context *context, rs_hub *hub, int32_t size,
     run_rank(&runners[0]);
     for (int32_t i = 1; i < started; i++)
         rs_thread_join(&runners[i].thread);
-    rs_release(context, runners, bytes);
+    rs_release(context, runners);
     return rs_hub_result(hub);
 }
 

@@ -62,7 +62,7 @@ static void test_kept__not_what_is_small_nor_of_others(void **state)
     (void)state;
     reshard_context *context = make_context(0);
     rs_block_release(context, take(context, MIB - 1), MIB - 1);
-    rs_release(context, rs_allocate(context, 4 * MIB), 4 * MIB);
+    rs_release(context, rs_allocate(context, 4 * MIB));
     rs_block_release(context, NULL, 4 * MIB);
     assert_int_equal(info_memory(context).bytes_kept, 0);
     rs_block_release(context, take(context, MIB), MIB);
@@ -137,7 +137,7 @@ static void test_kept__makes_way_at_the_limit(void **state)
     (void)state;
     reshard_context *context = make_context(10 * MIB);
     rs_block_release(context, take(context, 4 * MIB), 4 * MIB);
-    rs_release(context, rs_allocate(context, 6 * MIB), 6 * MIB);
+    rs_release(context, rs_allocate(context, 6 * MIB));
     assert_int_equal(info_memory(context).bytes_kept, 4 * MIB); /* there is room for both */
     void *other = rs_allocate(context, 7 * MIB);
     assert_non_null(other);
@@ -145,7 +145,7 @@ static void test_kept__makes_way_at_the_limit(void **state)
     assert_null(rs_block_allocate(context, 4 * MIB));
     assert_int_equal(rs_allocation_status(), RESHARD_ERR_MEMORY_LIMIT);
     assert_int_equal(info_memory(context).bytes, 7 * MIB);
-    rs_release(context, other, 7 * MIB);
+    rs_release(context, other);
 
     void *items = NULL;
     int64_t capacity = 0;
@@ -154,7 +154,7 @@ static void test_kept__makes_way_at_the_limit(void **state)
     assert_int_equal(info_memory(context).bytes_kept, 9 * MIB);
     assert_int_equal(rs_grow(context, &items, &capacity, 1 << 20, 8), RESHARD_OK);
     assert_int_equal(info_memory(context).bytes_kept, 0);
-    rs_release(context, items, (size_t)capacity * 8);
+    rs_release(context, items);
     reshard_context_destroy(context);
 }
 
@@ -284,7 +284,7 @@ static void test_kept__makes_way_when_realloc_fails(void **state)
     assert_int_equal(capacity, 256);
     assert_int_equal(info_memory(context).bytes, 256 * MIB);
     assert_int_equal(info_memory(context).bytes_kept, 0);
-    rs_release(context, items, 256 * MIB);
+    rs_release(context, items);
     reshard_context_destroy(context);
 }
 
@@ -362,7 +362,7 @@ static void visit(void)
     if (visited == NULL)
         return;
     visits++;
-    rs_release(visited, rs_allocate(visited, 64), 64);
+    rs_release(visited, rs_allocate(visited, 64));
 }
 
 void *__wrap_rs_kept_take(rs_kept *kept, size_t bytes)

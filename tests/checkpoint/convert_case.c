@@ -145,8 +145,7 @@ static bool same_file(const char *a, const char *b, const char *name)
     }
     same = same && counts[0] == counts[1] && memcmp(texts[0], texts[1], counts[0]) == 0;
     for (int i = 0; i < 2; i++) {
-        if (texts[i] != NULL)
-            rs_release(NULL, texts[i], counts[i] + 1);
+        rs_release(NULL, texts[i]);
     }
     return same;
 }

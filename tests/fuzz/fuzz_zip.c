@@ -52,7 +52,7 @@ static void check_member(reshard_context *context, const rs_zip *zip, const rs_z
         (!member->deflated && memcmp(bytes, from->data + member->at, count) != 0) ||
         rs_zip_verify(zip, member) != RESHARD_OK)
         abort();
-    rs_release(context, bytes, count + 1);
+    rs_release(context, bytes);
 }
 
 static void check_zip(reshard_context *context, const rs_zip *zip, const input *from)

@@ -301,7 +301,7 @@ static void test_file__copies_ranges(void **state)
     assert_int_equal(rs_file_read_all(NULL, other, 12, &text, &count), RESHARD_OK);
     assert_int_equal(count, 12);
     assert_memory_equal(text, "\0\0\0\0\0003456\0\0\0\0", 13);
-    rs_release(NULL, text, count + 1);
+    rs_release(NULL, text);
     assert_int_equal(rs_file_read_all(NULL, other, 11, &text, &count), RESHARD_ERR_RANGE);
     assert_int_equal(rs_path_remove(NULL, path), RESHARD_OK);
     assert_int_equal(rs_path_remove(NULL, other), RESHARD_OK);
@@ -364,7 +364,7 @@ static void test_file__names_are_listed_and_never_replaced(void **state)
     for (int i = 0; i < 5; i++) {
         char *parent = rs_path_parent(NULL, parents[i][0]);
         assert_string_equal(parent, parents[i][1]);
-        rs_release(NULL, parent, strlen(parent) + 1);
+        rs_release(NULL, parent);
     }
     assert_int_equal(rs_folder_sync(NULL, folder), RESHARD_OK);
     assert_int_equal(rs_folder_create(NULL, folder), RESHARD_ERR_IO);

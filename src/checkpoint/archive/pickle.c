@@ -314,14 +314,13 @@ static reshard_status keep_persistents(rs_pickle *pickle, const rs_pickle_reader
 static void release_reader(rs_pickle_reader *reader)
 {
     reshard_context *context = reader->context;
-    rs_release(context, reader->stack, (size_t)reader->stack_capacity * sizeof *reader->stack);
-    rs_release(context, reader->marks, (size_t)reader->mark_capacity * sizeof *reader->marks);
-    rs_release(context, reader->memo, (size_t)reader->memo_capacity * sizeof *reader->memo);
-    rs_release(context, reader->taken, (size_t)reader->taken_capacity * sizeof *reader->taken);
-    rs_release(context, reader->texts, (size_t)reader->text_capacity * sizeof *reader->texts);
-    rs_release(context, reader->globals, (size_t)reader->global_capacity * sizeof *reader->globals);
-    rs_release(context, reader->persistents,
-               (size_t)reader->persistent_capacity * sizeof *reader->persistents);
+    rs_release(context, reader->stack);
+    rs_release(context, reader->marks);
+    rs_release(context, reader->memo);
+    rs_release(context, reader->taken);
+    rs_release(context, reader->texts);
+    rs_release(context, reader->globals);
+    rs_release(context, reader->persistents);
 }
 
 reshard_status rs_pickle_read(reshard_context *context, const char *what, const char *bytes,
@@ -374,7 +373,7 @@ void rs_pickle_destroy(rs_pickle *pickle)
     if (pickle == NULL)
         return;
     rs_arena_release(&pickle->arena);
-    rs_release(pickle->context, pickle, sizeof *pickle);
+    rs_release(pickle->context, pickle);
 }
 
 const rs_pickle_node *rs_pickle_root(const rs_pickle *pickle)

@@ -236,7 +236,7 @@ reshard_status rs_pickle_index_init(rs_pickle_index *index, reshard_context *con
 
 void rs_pickle_index_release(rs_pickle_index *index)
 {
-    rs_release(index->context, index->pairs, index->capacity * sizeof *index->pairs);
+    rs_release(index->context, index->pairs);
     *index = (rs_pickle_index){0};
 }
 

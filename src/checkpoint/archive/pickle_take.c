@@ -153,7 +153,7 @@ static reshard_status append_memo(reader *r, rs_pickle_node *const *earlier, int
 reshard_status rs_pickle_give_back(reader *r)
 {
     rs_pickle_node **memo = r->memo;
-    int64_t capacity = r->memo_capacity, end = r->memo_end, taken_count = r->taken_count;
+    int64_t end = r->memo_end, taken_count = r->taken_count;
     int64_t stack_count = r->stack_count, copied = 0;
     reshard_status status = RESHARD_OK;
     r->taker = NULL;
@@ -181,6 +181,6 @@ reshard_status rs_pickle_give_back(reader *r)
         status = append_memo(r, memo, copied, copied + end - r->memo_end);
     assert(status != RESHARD_OK || r->memo_end == end);
     r->memo_count = r->memo_end;
-    rs_release(r->context, (void *)memo, (size_t)capacity * sizeof *memo);
+    rs_release(r->context, (void *)memo);
     return status;
 }

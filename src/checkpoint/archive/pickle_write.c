@@ -16,7 +16,7 @@ void rs_pickle_writer_init(rs_pickle_writer *writer, reshard_context *context)
 
 void rs_pickle_writer_release(rs_pickle_writer *writer)
 {
-    rs_release(writer->context, writer->bytes, (size_t)writer->capacity);
+    rs_release(writer->context, writer->bytes);
     *writer = (rs_pickle_writer){.context = writer->context};
 }
 

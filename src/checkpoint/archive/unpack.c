@@ -158,7 +158,7 @@ static reshard_status skip(decoder *from, uint64_t at)
             status = rs_fail(RESHARD_ERR_CANCELLED, "cancelled while reading %s",
                              rs_file_path(from->of->file));
     }
-    rs_release(context, scratch, SKIP_BYTES);
+    rs_release(context, scratch);
     return status;
 }
 
@@ -206,7 +206,7 @@ static void destroy_content(void *user)
     packed *content = user;
     rs_unpacking *unpacking = content->unpacking;
     forget_decoders(content);
-    rs_release(unpacking->context, content, packed_bytes(content->zip == NULL));
+    rs_release(unpacking->context, content);
     rs_unpacking_release(unpacking);
 }
 
@@ -283,7 +283,7 @@ static reshard_status measure(packed *content, uint64_t bytes_max)
     }
     content->bytes = from.given;
     destroy_decoder(&from);
-    rs_release(context, scratch, SKIP_BYTES);
+    rs_release(context, scratch);
     return status;
 }
 
@@ -313,7 +313,7 @@ reshard_status rs_unpacking_create(reshard_context *context, rs_unpacking **out_
     unpacking->context = context;
     reshard_status status = rs_mutex_init(&unpacking->mutex);
     if (status != RESHARD_OK) {
-        rs_release(context, unpacking, sizeof *unpacking);
+        rs_release(context, unpacking);
         return status;
     }
     atomic_init(&unpacking->references, 1);
@@ -327,5 +327,5 @@ void rs_unpacking_release(rs_unpacking *unpacking)
         return;
     assert(unpacking->idle_count == 0);
     rs_mutex_release(&unpacking->mutex);
-    rs_release(unpacking->context, unpacking, sizeof *unpacking);
+    rs_release(unpacking->context, unpacking);
 }

@@ -125,7 +125,7 @@ static reshard_status read_directory(rs_zip *zip, uint64_t range)
                                 : rs_allocation_status();
     if (status == RESHARD_OK)
         status = read_end(zip, tail, count, range, &end);
-    rs_release(zip->context, tail, count);
+    rs_release(zip->context, tail);
     if (status != RESHARD_OK)
         return status;
     zip->begin += end.directory_end - end.directory_bytes - end.directory_offset;
@@ -294,7 +294,7 @@ static reshard_status read_locals(const rs_zip *zip, extent *extents)
             status = rs_zip_fail(zip, RESHARD_ERR_CORRUPT, extents[i].member->name,
                                  "it overlaps another member");
     }
-    rs_release(zip->context, header, room);
+    rs_release(zip->context, header);
     return status;
 }
 
@@ -313,7 +313,7 @@ static reshard_status read_members(rs_zip *zip)
         status = fail(zip, RESHARD_ERR_CORRUPT, "its directory holds more than its members");
     if (status == RESHARD_OK)
         status = read_locals(zip, extents);
-    rs_release(zip->context, extents, zip->count * sizeof *extents);
+    rs_release(zip->context, extents);
     return status;
 }
 
@@ -377,10 +377,10 @@ void rs_zip_destroy(rs_zip *zip)
 {
     if (zip == NULL)
         return;
-    rs_release(zip->context, zip->directory, zip->directory_bytes);
-    rs_release(zip->context, zip->members, zip->count * sizeof *zip->members);
-    rs_release(zip->context, zip->by_name, zip->count * sizeof *zip->by_name);
-    rs_release(zip->context, zip, sizeof *zip);
+    rs_release(zip->context, zip->directory);
+    rs_release(zip->context, zip->members);
+    rs_release(zip->context, zip->by_name);
+    rs_release(zip->context, zip);
 }
 
 const rs_zip_member *rs_zip_members(const rs_zip *zip, size_t *out_count)

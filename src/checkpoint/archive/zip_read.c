@@ -32,26 +32,14 @@ struct rs_zip_reader {
 
 /* ---- zlib's memory --------------------------------------------------------------------------- */
 
-/* Precedes each block, because zlib does not pass sizes when it frees memory. */
-typedef union block_head {
-    size_t bytes;
-    max_align_t alignment;
-} block_head;
-
 static void *allocate_for_zlib(void *user, unsigned count, unsigned item_bytes)
 {
-    size_t bytes = sizeof(block_head) + (size_t)count * item_bytes;
-    block_head *head = rs_allocate(user, bytes);
-    if (head == NULL)
-        return NULL;
-    head->bytes = bytes;
-    return head + 1;
+    return rs_allocate_array(user, count, item_bytes);
 }
 
 static void release_for_zlib(void *user, void *memory)
 {
-    block_head *head = (block_head *)memory - 1;
-    rs_release(user, head, head->bytes);
+    rs_release(user, memory);
 }
 
 /* ---- streams --------------------------------------------------------------------------------- */
@@ -94,8 +82,8 @@ void rs_zip_reader_destroy(rs_zip_reader *reader)
         return;
     if (reader->inflating)
         (void)inflateEnd(&reader->stream);
-    rs_release(reader->zip->context, reader->input, INPUT_BYTES);
-    rs_release(reader->zip->context, reader, sizeof *reader);
+    rs_release(reader->zip->context, reader->input);
+    rs_release(reader->zip->context, reader);
 }
 
 static reshard_status read_stored(rs_zip_reader *reader, void *bytes, size_t count)
@@ -221,7 +209,7 @@ reshard_status rs_zip_read_all(const rs_zip *zip, const rs_zip_member *member, s
         *out_count = count;
         bytes = NULL;
     }
-    rs_release(zip->context, bytes, count + 1);
+    rs_release(zip->context, bytes);
     rs_zip_reader_destroy(reader);
     return status;
 }
@@ -240,6 +228,6 @@ reshard_status rs_zip_verify(const rs_zip *zip, const rs_zip_member *member)
                      : rs_zip_reader_read(reader, bytes, VERIFY_BYTES, &done);
     }
     rs_zip_reader_destroy(reader);
-    rs_release(zip->context, bytes, VERIFY_BYTES);
+    rs_release(zip->context, bytes);
     return status;
 }

@@ -95,7 +95,7 @@ static reshard_status check_names(reshard_context *context, const rs_zip_entry *
     reshard_status status = wrong == NULL ? RESHARD_OK
                                           : rs_fail(RESHARD_ERR_INVALID, "zip member \"%.*s\": %s",
                                                     RS_SHOWN(names[i - 1]), wrong);
-    rs_release(context, names, count * sizeof *names);
+    rs_release(context, names);
     return status;
 }
 
@@ -164,8 +164,8 @@ void rs_zip_draft_destroy(rs_zip_draft *draft)
     if (draft == NULL)
         return;
     rs_arena_release(&draft->arena);
-    rs_release(draft->context, draft->items, draft->count * sizeof *draft->items);
-    rs_release(draft->context, draft, sizeof *draft);
+    rs_release(draft->context, draft->items);
+    rs_release(draft->context, draft);
 }
 
 uint64_t rs_zip_draft_data_at(const rs_zip_draft *draft, size_t index)
@@ -322,7 +322,7 @@ static reshard_status write_directory(const rs_zip_draft *draft, rs_file *file, 
     at = put_end(at, draft);
     assert(at == bytes + count);
     reshard_status status = rs_file_write(file, bytes, count, begin + draft->directory_at);
-    rs_release(draft->context, bytes, count);
+    rs_release(draft->context, bytes);
     return status;
 }
 
@@ -344,6 +344,6 @@ reshard_status rs_zip_draft_finish(const rs_zip_draft *draft, rs_file *file, uin
         status = write_local(&draft->items[i], file, begin, sums[i].crc, header);
     if (status == RESHARD_OK)
         status = write_directory(draft, file, begin, sums);
-    rs_release(draft->context, header, room);
+    rs_release(draft->context, header);
     return status;
 }

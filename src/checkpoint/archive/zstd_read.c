@@ -24,27 +24,14 @@ struct rs_zstd_reader {
     unsigned char *memory; /* of the input buffer */
 };
 
-/* Precedes each block, because zstd does not pass sizes when it frees memory. */
-typedef union block_head {
-    size_t bytes;
-    max_align_t alignment;
-} block_head;
-
 static void *allocate_for_zstd(void *user, size_t count)
 {
-    block_head *head = rs_allocate(user, sizeof(block_head) + count);
-    if (head == NULL)
-        return NULL;
-    head->bytes = sizeof(block_head) + count;
-    return head + 1;
+    return rs_allocate(user, count);
 }
 
 static void release_for_zstd(void *user, void *memory)
 {
-    if (memory == NULL)
-        return;
-    block_head *head = (block_head *)memory - 1;
-    rs_release(user, head, head->bytes);
+    rs_release(user, memory);
 }
 
 reshard_status rs_zstd_reader_create(reshard_context *context, const rs_file *file, uint64_t at,
@@ -76,8 +63,8 @@ void rs_zstd_reader_destroy(rs_zstd_reader *reader)
     if (reader == NULL)
         return;
     (void)ZSTD_freeDStream(reader->stream);
-    rs_release(reader->context, reader->memory, INPUT_BYTES);
-    rs_release(reader->context, reader, sizeof *reader);
+    rs_release(reader->context, reader->memory);
+    rs_release(reader->context, reader);
 }
 
 static reshard_status refill(rs_zstd_reader *reader)

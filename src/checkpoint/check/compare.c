@@ -122,7 +122,7 @@ static reshard_status merge(compare_work *work, uint64_t *firsts)
                      *mine = &firsts[from + (int64_t)(i % count)];
             *mine = theirs < *mine ? theirs : *mine;
         }
-        rs_release(work->team.context, all, ranks * bytes);
+        rs_release(work->team.context, all);
     }
     return status;
 }
@@ -387,7 +387,7 @@ void reshard_comparison_destroy(reshard_comparison *comparison)
     if (comparison == NULL)
         return;
     rs_arena_release(&comparison->arena);
-    rs_release(comparison->context, comparison, sizeof *comparison);
+    rs_release(comparison->context, comparison);
 }
 
 reshard_status reshard_comparison_get_stats(const reshard_comparison *comparison,

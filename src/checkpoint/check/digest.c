@@ -135,7 +135,7 @@ void reshard_digests_destroy(reshard_digests *digests)
 {
     digests_block *block = (digests_block *)digests;
     if (block != NULL)
-        rs_release(block->context, block, block->bytes);
+        rs_release(block->context, block);
 }
 
 /* Finishes the tensors that are aside, or those that are not, and digests them together. `sums` has
@@ -174,7 +174,7 @@ static reshard_status finish(const digest_work *work, digests_block *block)
     reshard_status status = finish_some(work, true, sums, block, ignored);
     if (status == RESHARD_OK)
         status = finish_some(work, false, sums, block, block->shown.checkpoint);
-    rs_release(work->context, sums, bytes);
+    rs_release(work->context, sums);
     return status;
 }
 

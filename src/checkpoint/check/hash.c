@@ -79,7 +79,7 @@ static reshard_status enter(void *user, int32_t thread)
 static void leave(void *user, int32_t thread)
 {
     hash_work *work = user;
-    rs_release(work->team.context, work->memory[thread], TILE_BYTES + SCRATCH_BYTES);
+    rs_release(work->team.context, work->memory[thread]);
 }
 
 /* The position, in the order, of this rank's item. */
@@ -138,7 +138,7 @@ static reshard_status merge(hash_work *work)
                (char *)all + (i % ranks * count + index) * sizeof *work->hashes,
                sizeof *work->hashes);
     }
-    rs_release(work->team.context, all, ranks * count * sizeof *work->hashes);
+    rs_release(work->team.context, all);
     return RESHARD_OK;
 }
 
@@ -209,7 +209,7 @@ void reshard_hashes_destroy(reshard_hashes *hashes)
 {
     hashes_block *block = (hashes_block *)hashes;
     if (block != NULL)
-        rs_release(block->context, block, block->bytes);
+        rs_release(block->context, block);
 }
 
 static reshard_status finish(hash_work *work, reshard_hashes **out_hashes)

@@ -146,7 +146,7 @@ static reshard_status gather(const measuring *work, const rs_team *team)
         for (size_t i = 0; i < ranks * count; i++)
             rs_measure_merge(work->items[from + (int64_t)(i % count)]->measure,
                              (const rs_measure *)all + i);
-        rs_release(team->context, all, ranks * bytes);
+        rs_release(team->context, all);
     }
     return status;
 }

@@ -121,7 +121,7 @@ static reshard_status search(rs_finding *finding, const rs_route *route, const r
     }
     if (status == RESHARD_OK && element < 0)
         status = rs_fail(RESHARD_ERR_CHECK, "its files changed while they were compared");
-    rs_release(finding->engine.context, memory, bytes);
+    rs_release(finding->engine.context, memory);
     return status;
 }
 

@@ -21,7 +21,7 @@ static char *find_folder(reshard_context *context, const char *target)
            strcmp(folder, "/") != 0) {
         char *inner = folder;
         folder = rs_path_parent(context, inner);
-        rs_release(context, inner, strlen(inner) + 1);
+        rs_release(context, inner);
     }
     return folder;
 }
@@ -40,11 +40,11 @@ static reshard_status check_outside(reshard_context *context, const char *source
         char *inner = folder;
         folder = rs_path_join(context, inner, "..");
         is_top = folder != NULL && (!rs_path_same(folder, folder) || rs_path_same(folder, inner));
-        rs_release(context, inner, strlen(inner) + 1);
+        rs_release(context, inner);
     }
     if (folder == NULL)
         return status == RESHARD_OK ? rs_allocation_status() : status;
-    rs_release(context, folder, strlen(folder) + 1);
+    rs_release(context, folder);
     return status;
 }
 
@@ -58,7 +58,7 @@ static reshard_status check_idle(reshard_context *context, const char *target, b
     if (partial == NULL)
         return rs_allocation_status();
     reshard_status status = rs_journal_check_idle(context, partial);
-    rs_release(context, partial, strlen(partial) + 1);
+    rs_release(context, partial);
     return status;
 }
 

@@ -254,7 +254,7 @@ void reshard_conversion_destroy(reshard_conversion *conversion)
     rs_arena_release(&conversion->arena);
     rs_target_release(&conversion->target);
     reshard_group_release(conversion->team.group);
-    rs_release(conversion->context, conversion, sizeof *conversion);
+    rs_release(conversion->context, conversion);
 }
 
 /* ---- answers --------------------------------------------------------------------------------- */

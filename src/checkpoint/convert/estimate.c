@@ -62,7 +62,7 @@ static reshard_status probe_write(const rs_conversion_run *run, const void *memo
     if (file != NULL)
         (void)rs_path_remove(context, path);
     rs_file_close(file);
-    rs_release(context, path, length + sizeof ".probe");
+    rs_release(context, path);
     return status;
 }
 
@@ -89,7 +89,7 @@ reshard_status reshard_conversion_estimate(const reshard_conversion *conversion,
     if (status == RESHARD_OK)
         *out_seconds =
             read_each * (double)conversion->source->bytes + write_each * (double)conversion->bytes;
-    rs_release(run.context, memory, PROBE_BYTES);
+    rs_release(run.context, memory);
     return status;
 }
 

@@ -35,7 +35,7 @@ static reshard_status open_text(rs_journal *journal, reshard_context *context, c
     if (path == NULL)
         return rs_allocation_status();
     reshard_status status = rs_file_open_write(context, path, &journal->file);
-    rs_release(context, path, strlen(path) + 1);
+    rs_release(context, path);
     if (status == RESHARD_OK)
         status = lock(journal->file, folder);
     if (status == RESHARD_OK)
@@ -55,7 +55,7 @@ reshard_status rs_journal_check_idle(reshard_context *context, const char *folde
     if (path == NULL)
         return rs_allocation_status();
     reshard_status status = rs_file_open(context, path, &file);
-    rs_release(context, path, strlen(path) + 1);
+    rs_release(context, path);
     if (status == RESHARD_OK)
         status = lock(file, folder); /* closing releases the lock */
     rs_file_close(file);
@@ -121,10 +121,8 @@ reshard_status rs_journal_create(rs_journal *journal, reshard_context *context, 
         status = append_run(journal);
     if (status == RESHARD_OK)
         status = rs_path_rename(context, new_path, path);
-    if (new_path != NULL)
-        rs_release(context, new_path, strlen(new_path) + 1);
-    if (path != NULL)
-        rs_release(context, path, strlen(path) + 1);
+    rs_release(context, new_path);
+    rs_release(context, path);
     return status;
 }
 

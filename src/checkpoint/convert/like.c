@@ -49,11 +49,6 @@ static reshard_status add_item(like_list *list, const like_item *item)
     return status;
 }
 
-static void release_list(like_list *list)
-{
-    rs_release(list->arena->context, list->items, (size_t)list->capacity * sizeof *list->items);
-}
-
 /* ---- the list -------------------------------------------------------------------------------- */
 
 /* Reads PyTorch's names, with or without "torch.", and our own in letters of any case. */
@@ -254,8 +249,8 @@ reshard_status rs_target_check_like(rs_target *target, const char *path)
     if (status == RESHARD_OK)
         status = rs_target_say(target, "names, dtypes and shapes match %.200s: %lld in all", path,
                                (long long)wanted.count);
-    rs_release(target->context, text, bytes + 1);
-    release_list(&wanted);
-    release_list(&found);
+    rs_release(target->context, text);
+    rs_release(wanted.arena->context, wanted.items);
+    rs_release(found.arena->context, found.items);
     return status;
 }

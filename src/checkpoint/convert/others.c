@@ -87,7 +87,7 @@ static reshard_status find_kind(const reshard_conversion *conversion, const char
     reshard_status status = rs_name_holds_weights(name)
                                 ? rs_path_kind_of(path, out_kind)
                                 : check_other(conversion, folder, path, out_kind);
-    rs_release(conversion->context, path, strlen(path) + 1);
+    rs_release(conversion->context, path);
     return status;
 }
 
@@ -282,8 +282,8 @@ static reshard_status rewrite_config(reshard_conversion *conversion)
     reshard_status status = rs_file_read_all(context, path, CONFIG_BYTES_MAX, &text, &count);
     if (status == RESHARD_OK)
         status = change_config(conversion, (rs_slice){text, count});
-    rs_release(context, text, count + 1);
-    rs_release(context, path, strlen(path) + 1);
+    rs_release(context, text);
+    rs_release(context, path);
     return status;
 }
 
@@ -340,7 +340,7 @@ static reshard_status copy_bytes(reshard_context *context, const rs_file *from, 
         if (status == RESHARD_OK)
             status = rs_file_write(to, memory, part, done);
     }
-    rs_release(context, memory, COPY_BYTES);
+    rs_release(context, memory);
     return status;
 }
 
@@ -355,7 +355,7 @@ static reshard_status copy_other(rs_conversion_run *run, const rs_other_file *ot
     if (path == NULL)
         return rs_allocation_status();
     reshard_status status = rs_file_open(run->context, path, &from);
-    rs_release(run->context, path, strlen(path) + 1);
+    rs_release(run->context, path);
     if (status == RESHARD_OK)
         status = rs_file_size(from, &bytes);
     if (is_rewritten)
@@ -456,7 +456,7 @@ static reshard_status has_header(const rs_conversion_run *run, int32_t file, int
     if (status == RESHARD_OK)
         status = rs_file_read(run->conversion->source_files[same], found, count, 0);
     *out_equal = status == RESHARD_OK && memcmp(found, writer.bytes, count) == 0;
-    rs_release(run->context, found, count);
+    rs_release(run->context, found);
     rs_json_writer_release(&writer);
     return status;
 }

@@ -13,12 +13,6 @@
 /* Most folders inside of each other. */
 #define DEPTH_MAX 8
 
-static void release_path(reshard_context *context, char *path)
-{
-    if (path != NULL)
-        rs_release(context, path, strlen(path) + 1);
-}
-
 /* ---- the folder ------------------------------------------------------------------------------ */
 
 /* The target without slashes at its end, and with an ending. */
@@ -72,7 +66,7 @@ static reshard_status look_at_file(reshard_context *context, const char *target,
     if (status == RESHARD_OK && state.finished && names.count == 1)
         *out_kind = RS_OUTPUT_FINISHED;
     rs_names_release(&names);
-    release_path(context, partial);
+    rs_release(context, partial);
     return status == RESHARD_ERR_NOT_FOUND ? RESHARD_OK : status;
 }
 
@@ -107,7 +101,7 @@ static reshard_status make_journal(rs_output *output, const rs_journal_head *hea
     status = rs_folder_sync(context, output->path);
     if (status == RESHARD_OK)
         status = rs_folder_sync(context, above);
-    release_path(context, above);
+    rs_release(context, above);
     return status;
 }
 
@@ -127,7 +121,7 @@ static reshard_status clear_beginning(const rs_output *output)
         return status;
     char *path = rs_path_join(output->context, output->path, RS_JOURNAL_NEW_NAME);
     status = path != NULL ? rs_path_remove(output->context, path) : rs_allocation_status();
-    release_path(output->context, path);
+    rs_release(output->context, path);
     return status;
 }
 
@@ -229,8 +223,8 @@ void rs_output_release(rs_output *output)
 {
     rs_journal_close(&output->journal);
     rs_names_release(&output->names);
-    release_path(output->context, output->target);
-    release_path(output->context, output->path);
+    rs_release(output->context, output->target);
+    rs_release(output->context, output->path);
     *output = (rs_output){0};
 }
 
@@ -268,11 +262,11 @@ static reshard_status list_files(const rs_output *output, const char *front, int
         } else if (status == RESHARD_OK) {
             status = rs_names_add(found, name);
         }
-        release_path(context, path);
-        rs_release(context, name, room);
+        rs_release(context, path);
+        rs_release(context, name);
     }
     rs_names_release(&names);
-    release_path(context, folder);
+    rs_release(context, folder);
     return status;
 }
 
@@ -353,14 +347,13 @@ static reshard_status make_folders(const rs_output *output, const char *name)
         char *path = rs_path_join(context, output->path, name);
         if (path == NULL)
             return rs_allocation_status();
-        size_t bytes = strlen(path) + 1;
         path[strlen(output->path) + 1 + (size_t)(slash - name)] = '\0';
         status = rs_path_kind_of(path, &kind);
         if (status == RESHARD_OK && kind == RS_PATH_NONE)
             status = rs_folder_create(context, path);
         if (status == RESHARD_OK && kind == RS_PATH_NONE && output->journal.file != NULL)
             status = rs_folder_publish(context, path, output->journal.file);
-        rs_release(context, path, bytes);
+        rs_release(context, path);
     }
     return status;
 }
@@ -380,10 +373,9 @@ reshard_status rs_output_sync(const rs_output *output)
             char *path = rs_path_join(context, output->path, name);
             if (path == NULL)
                 return rs_allocation_status();
-            size_t bytes = strlen(path) + 1;
             path[strlen(output->path) + length] = '\0';
             status = rs_folder_sync(context, path);
-            rs_release(context, path, bytes);
+            rs_release(context, path);
         }
     }
     return status == RESHARD_OK ? rs_folder_sync(context, output->path) : status;
@@ -402,7 +394,7 @@ reshard_status rs_output_file(rs_output *output, const char *name, uint64_t byte
     if (status == RESHARD_OK)
         status = begun ? take_file(output, path, bytes, out_file)
                        : make_file(output, path, bytes, like, out_file);
-    release_path(output->context, path);
+    rs_release(output->context, path);
     return status;
 }
 
@@ -430,7 +422,7 @@ reshard_status rs_output_open_file(const rs_output *output, const char *name, ui
     if (status == RESHARD_OK && size != bytes)
         status = rs_fail_about(RESHARD_ERR_INVALID, path, "has %" PRIu64 " bytes, not %" PRIu64,
                                size, bytes);
-    release_path(context, path);
+    rs_release(context, path);
     if (status == RESHARD_OK)
         *out_file = file;
     else
@@ -452,7 +444,7 @@ reshard_status rs_output_link(rs_output *output, const char *name, const rs_file
     /* For reading only: it is the source's too. Verifying reads it. */
     if (rs_path_link(context, rs_file_path(source), path) == RESHARD_OK)
         status = rs_file_open(context, path, out_file);
-    release_path(context, path);
+    rs_release(context, path);
     return status;
 }
 
@@ -526,7 +518,7 @@ reshard_status rs_output_publish(rs_output *output, bool sync)
     else
         status = is_file ? name_file(output, parent, inside, sync)
                          : give_name(output, parent, inside, sync);
-    release_path(output->context, inside);
-    release_path(output->context, parent);
+    rs_release(output->context, inside);
+    rs_release(output->context, parent);
     return status;
 }

@@ -94,7 +94,7 @@ static reshard_status visit_array(const rs_target *target, const rs_target_entry
     }
     if (status == RESHARD_OK && end < begin + array->bytes)
         status = visit(file, end, begin + array->bytes - end);
-    rs_release(runs.context, runs.items, (size_t)runs.capacity * sizeof(byte_run));
+    rs_release(runs.context, runs.items);
     return rs_fail_within_tensor(status, tensor->name);
 }
 

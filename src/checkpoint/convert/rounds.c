@@ -117,8 +117,8 @@ reshard_status rs_run_share_ledger(rs_conversion_run *run)
         if (told[i])
             rs_ledger_recall(&run->ledger, (int64_t)i, 1);
     }
-    rs_release(context, known, count);
-    rs_release(context, told, count);
+    rs_release(context, known);
+    rs_release(context, told);
     return status;
 }
 
@@ -167,7 +167,7 @@ static reshard_status run_round(rs_conversion_run *run)
     if (status != RESHARD_OK)
         return status;
     status = rs_team_agree(run->team, enter_accounts(run, all));
-    rs_release(run->context, all, (size_t)run->team->rank_count * sizeof mine);
+    rs_release(run->context, all);
     return status == RESHARD_OK && agreed != RESHARD_OK ? rs_fail(agreed, "cancelled") : status;
 }
 

@@ -218,7 +218,7 @@ static reshard_status finish_sums(const rs_conversion_run *run, const rs_sums *s
     if (status == RESHARD_OK && !sums->target_only)
         status = rs_tensor_sums_finish(sums->code, count, from, &report->tensors_digested,
                                        report->source_digest);
-    rs_release(run->context, from, bytes);
+    rs_release(run->context, from);
     return status;
 }
 
@@ -313,7 +313,7 @@ static reshard_status add_up(const rs_conversion_run *run, reshard_conversion_re
         report->bytes_written += theirs[1];
         report->bytes_shared += theirs[2];
     }
-    rs_release(run->context, all, (size_t)run->team->rank_count * sizeof mine);
+    rs_release(run->context, all);
     return status;
 }
 
@@ -326,7 +326,7 @@ static reshard_status report_overflows(const rs_conversion_run *run,
     report->values_overflowed = 0;
     for (int32_t i = 0; status == RESHARD_OK && i < run->team->rank_count; i++)
         report->values_overflowed += ((const uint64_t *)all)[i];
-    rs_release(run->context, all, (size_t)run->team->rank_count * sizeof run->overflows);
+    rs_release(run->context, all);
     return status;
 }
 

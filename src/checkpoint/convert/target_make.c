@@ -505,7 +505,7 @@ static reshard_status check_names(const rs_target *target)
                              "two tensors would have the name \"%.*s\"; rename one of them",
                              RS_SHOWN(names[i]));
     }
-    rs_release(target->context, names, count * sizeof *names);
+    rs_release(target->context, names);
     return status;
 }
 

@@ -31,10 +31,9 @@ static void destroy_body(void *user)
     dcp_body *body = user;
     for (int64_t i = 0; i < body->value_count; i++)
         rs_torch_file_destroy(body->values[i]);
-    rs_release(body->context, (void *)body->values,
-               (size_t)body->value_capacity * sizeof *body->values);
+    rs_release(body->context, (void *)body->values);
     rs_header_destroy(body->header);
-    rs_release(body->context, body, sizeof *body);
+    rs_release(body->context, body);
 }
 
 /* The body of a file, made on first use. NULL if out of memory. */

@@ -300,9 +300,9 @@ static void release_reading(reading *r)
     rs_intern_release(&r->names);
     rs_intern_release(&r->files);
     rs_intern_release(&r->rows);
-    rs_release(context, r->batches, (size_t)r->batch_capacity * sizeof *r->batches);
-    rs_release(context, r->chunks, (size_t)r->chunk_capacity * sizeof *r->chunks);
-    rs_release(context, r->found, (size_t)r->found_capacity * sizeof *r->found);
+    rs_release(context, r->batches);
+    rs_release(context, r->chunks);
+    rs_release(context, r->found);
 }
 
 reshard_status rs_dcp_metadata_read(rs_arena *arena, const char *what, const char *bytes,

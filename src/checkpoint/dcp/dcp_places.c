@@ -205,14 +205,13 @@ static reshard_status sort_texts(const rs_intern *intern, rs_compare_fn *compare
         out_places[sorted[i].number] = last;
     }
     *out_count = last + 1;
-    rs_release(context, sorted, count * sizeof *sorted);
+    rs_release(context, sorted);
     return RESHARD_OK;
 }
 
 /* The results of sort_texts for names and files. */
 typedef struct ordering {
     reshard_context *context;
-    int64_t name_room, file_room;
     int64_t name_count;
     rs_slice *names, *files;
     int64_t *name_places, *file_places;
@@ -222,8 +221,7 @@ typedef struct ordering {
 static reshard_status order_texts(reading *r, ordering *o)
 {
     size_t names = (size_t)r->names.count, files = (size_t)r->files.count;
-    *o = (ordering){
-        .context = r->arena->context, .name_room = r->names.count, .file_room = r->files.count};
+    *o = (ordering){.context = r->arena->context};
     o->names = rs_allocate_array(o->context, names, sizeof *o->names);
     o->name_places = rs_allocate_array(o->context, names, sizeof *o->name_places);
     o->ends = rs_allocate_array(o->context, names + 1, sizeof *o->ends);
@@ -242,12 +240,11 @@ static reshard_status order_texts(reading *r, ordering *o)
 
 static void release_ordering(ordering *o)
 {
-    size_t names = (size_t)o->name_room, files = (size_t)o->file_room;
-    rs_release(o->context, o->names, names * sizeof *o->names);
-    rs_release(o->context, o->name_places, names * sizeof *o->name_places);
-    rs_release(o->context, o->ends, (names + 1) * sizeof *o->ends);
-    rs_release(o->context, o->files, files * sizeof *o->files);
-    rs_release(o->context, o->file_places, files * sizeof *o->file_places);
+    rs_release(o->context, o->names);
+    rs_release(o->context, o->name_places);
+    rs_release(o->context, o->ends);
+    rs_release(o->context, o->files);
+    rs_release(o->context, o->file_places);
 }
 
 /* Distributes the found entries over the names, keeping their order. */

@@ -96,7 +96,7 @@ static reshard_status copy_stored(const rs_target *target, const rs_dcp_value *v
         if (status == RESHARD_OK)
             status = rs_file_write(file, memory, (size_t)part, value->at + done);
     }
-    rs_release(target->context, memory, COPY_BYTES);
+    rs_release(target->context, memory);
     return status;
 }
 
@@ -260,7 +260,7 @@ reshard_status rs_dcp_values_list(const rs_target *target, const reshard_checkpo
         *out_values = rs_arena_copy(arena, l.items, (size_t)l.count, sizeof *l.items);
         status = *out_values != NULL ? RESHARD_OK : rs_allocation_status();
     }
-    rs_release(target->context, l.items, (size_t)l.capacity * sizeof *l.items);
+    rs_release(target->context, l.items);
     return status;
 }
 

@@ -545,6 +545,6 @@ reshard_status rs_dcp_finish(const rs_target *target, const rs_finishing *finish
     if (status == RESHARD_OK)
         status = finishing->add(finishing->user, name, bytes.bytes, bytes.count);
     rs_pickle_writer_release(&w.pickle);
-    rs_release(target->context, w.places, count * each);
+    rs_release(target->context, w.places);
     return status;
 }

@@ -157,7 +157,7 @@ static reshard_status find_accelerate(reading *r, const char *name)
     if (path == NULL)
         return status != RESHARD_OK ? status : rs_allocation_status();
     status = rs_folder_list(r->checkpoint->context, path, &names);
-    rs_release(r->checkpoint->context, path, strlen(path) + 1);
+    rs_release(r->checkpoint->context, path);
     if (status == RESHARD_OK)
         status = find_parts(r, folder, names.count, names.items);
     rs_names_release(&names);
@@ -193,8 +193,8 @@ static reshard_status read_part(const reading *r, part *made)
     reshard_status status = rs_file_read_all(context, path, RS_PICKLE_BYTES_MAX, &bytes, &count);
     if (status == RESHARD_OK)
         status = rs_dcp_metadata_read(&r->checkpoint->arena, path, bytes, count, &made->metadata);
-    rs_release(context, bytes, count + 1);
-    rs_release(context, path, strlen(path) + 1);
+    rs_release(context, bytes);
+    rs_release(context, path);
     return status;
 }
 
@@ -557,7 +557,7 @@ reshard_status rs_dcp_read(reshard_checkpoint *checkpoint, const rs_opening *ope
     reshard_status status = read_all(&r, opening);
     rs_unpacking_release(r.entries.unpacking);
     rs_occurrences_release(checkpoint->context, &r.list);
-    rs_release(checkpoint->context, r.parts, (size_t)r.part_capacity * sizeof(part));
+    rs_release(checkpoint->context, r.parts);
     return status;
 }
 

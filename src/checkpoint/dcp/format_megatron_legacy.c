@@ -420,7 +420,7 @@ static reshard_status open_first(reading *r, const char *name)
         status = read_spread(r, rs_pickle_root(rs_torch_file_pickle(opened, &pickle_bytes)), name);
     rs_torch_file_destroy(opened);
     rs_file_close(file);
-    rs_release(context, path, strlen(path) + 1);
+    rs_release(context, path);
     return status;
 }
 

@@ -46,12 +46,12 @@ reshard_status rs_megatron_probe(const reshard_checkpoint *checkpoint, bool *out
         return rs_allocation_status();
     reshard_status status =
         rs_file_read_all(checkpoint->context, path, ABOUT_BYTES_MAX, &text, &bytes);
-    rs_release(checkpoint->context, path, strlen(path) + 1);
+    rs_release(checkpoint->context, path);
     *out_is = false;
     if (status != RESHARD_OK)
         return status == RESHARD_ERR_NO_MEMORY ? status : RESHARD_OK;
     bool is_named = find_backend(text, bytes, backend);
-    rs_release(checkpoint->context, text, bytes + 1);
+    rs_release(checkpoint->context, text);
     if (is_named && strcmp(backend, "zarr") == 0)
         return rs_fail_about(
             RESHARD_ERR_UNSUPPORTED, checkpoint->path,

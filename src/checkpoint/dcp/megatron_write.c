@@ -364,7 +364,7 @@ reshard_status rs_megatron_lay_out(rs_laying *laying)
             rs_arena_copy(&target->arena, list.items, (size_t)list.count, sizeof *list.items);
         status = made->notes.values != NULL ? tell(laying, made) : rs_allocation_status();
     }
-    rs_release(target->context, list.items, (size_t)list.capacity * sizeof *list.items);
+    rs_release(target->context, list.items);
     return status;
 }
 

@@ -58,7 +58,7 @@ static reshard_status find_frozen(const rs_zero_reading *r, bool *out_any)
                                      "frozen_param_shapes"))) != 0;
     rs_torch_file_destroy(opened);
     rs_file_close(file);
-    rs_release(checkpoint->context, path, strlen(path) + 1);
+    rs_release(checkpoint->context, path);
     return status;
 }
 
@@ -87,7 +87,7 @@ static reshard_status open_files(rs_zero_reading *r, bool has_frozen)
     }
     if (status == RESHARD_OK)
         status = rs_store_open_files(checkpoint, count, names);
-    rs_release(checkpoint->context, (void *)names, bytes);
+    rs_release(checkpoint->context, (void *)names);
     return status;
 }
 
@@ -231,7 +231,7 @@ static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_openin
         status = rs_torch_note_common(checkpoint, &r.common);
     if (status == RESHARD_OK)
         status = note_split(&r);
-    rs_release(checkpoint->context, r.locals, (size_t)r.local_capacity * sizeof *r.locals);
+    rs_release(checkpoint->context, r.locals);
     rs_occurrences_release(checkpoint->context, &r.others);
     rs_zero_rules_release(&r);
     return status;

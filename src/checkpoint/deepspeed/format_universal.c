@@ -114,10 +114,8 @@ static reshard_status list_parameter(reading *r, int64_t index)
         status = rs_fail_about(RESHARD_ERR_GAP, checkpoint->path,
                                "parameter \"%.200s\" has no file fp32.pt", name);
     rs_names_release(&names);
-    if (path != NULL)
-        rs_release(checkpoint->context, path, strlen(path) + 1);
-    if (above != NULL)
-        rs_release(checkpoint->context, above, strlen(above) + 1);
+    rs_release(checkpoint->context, path);
+    rs_release(checkpoint->context, above);
     return status;
 }
 
@@ -138,8 +136,7 @@ static reshard_status list_folders(reading *r)
             status = add_stray(r, names.items[i]);
     }
     rs_names_release(&names);
-    if (path != NULL)
-        rs_release(checkpoint->context, path, strlen(path) + 1);
+    rs_release(checkpoint->context, path);
     return status;
 }
 
@@ -510,9 +507,8 @@ static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_openin
         status = compare_states(&r);
     if (status == RESHARD_OK)
         status = note_kind(&r);
-    rs_release(checkpoint->context, r.zero.locals,
-               (size_t)r.zero.local_capacity * sizeof *r.zero.locals);
-    rs_release(checkpoint->context, r.states, (size_t)r.capacity * sizeof *r.states);
+    rs_release(checkpoint->context, r.zero.locals);
+    rs_release(checkpoint->context, r.states);
     rs_occurrences_release(checkpoint->context, &r.zero.others);
     rs_names_release(&r.folders);
     rs_names_release(&r.files);

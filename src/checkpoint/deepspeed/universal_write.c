@@ -421,7 +421,7 @@ reshard_status rs_universal_lay_out(rs_laying *laying)
         target->file_count = (int32_t)w.file_count;
         status = w.universal->files != NULL ? RESHARD_OK : rs_allocation_status();
     }
-    rs_release(target->context, w.files, (size_t)w.file_capacity * sizeof *w.files);
+    rs_release(target->context, w.files);
     return status;
 }
 

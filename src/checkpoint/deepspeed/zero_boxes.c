@@ -119,6 +119,6 @@ reshard_status rs_zero_boxes_tensor(const rs_zero_boxes *boxes, rs_slice name, r
 
 void rs_zero_boxes_release(rs_zero_boxes *boxes)
 {
-    rs_release(boxes->arena->context, boxes->items, (size_t)boxes->capacity * sizeof(rs_zero_box));
+    rs_release(boxes->arena->context, boxes->items);
     boxes->items = NULL;
 }

@@ -72,7 +72,7 @@ static void release_book(reshard_context *context, rs_rulebook *book)
     if (book == NULL)
         return;
     rs_rulebook_release(book);
-    rs_release(context, book, sizeof *book);
+    rs_release(context, book);
 }
 
 void rs_zero_rules_release(rs_zero_reading *r)

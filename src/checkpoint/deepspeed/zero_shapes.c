@@ -121,7 +121,7 @@ static reshard_status sort_by_name(rs_zero_reading *r, rs_zero_part *part, int32
                                    "param_shapes names parameter \"%.*s\" twice",
                                    RS_SHOWN(names[i].told));
     }
-    rs_release(r->checkpoint->context, names, count * sizeof *names);
+    rs_release(r->checkpoint->context, names);
     return status;
 }
 

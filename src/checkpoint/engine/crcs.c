@@ -117,15 +117,11 @@ void rs_crcs_destroy(rs_crcs *crcs)
     if (crcs == NULL)
         return;
     reshard_context *context = crcs->checkpoint->context;
-    size_t count = (size_t)crcs->count;
     rs_entry_sums_destroy(crcs->sums);
-    if (crcs->watches != NULL)
-        rs_release(context, crcs->watches, count * sizeof *crcs->watches);
-    if (crcs->ranges != NULL)
-        rs_release(context, crcs->ranges, count * sizeof *crcs->ranges);
-    if (crcs->items != NULL)
-        rs_release(context, crcs->items, count * sizeof *crcs->items);
-    rs_release(context, crcs, sizeof *crcs);
+    rs_release(context, crcs->watches);
+    rs_release(context, crcs->ranges);
+    rs_release(context, crcs->items);
+    rs_release(context, crcs);
 }
 
 void rs_crcs_add(rs_crcs *crcs, const rs_route *route, int32_t file, const void *bytes,
@@ -207,7 +203,7 @@ static reshard_status compare_share(const rs_crcs *crcs, const rs_team *team, bo
         return rs_allocation_status();
     for (int64_t i = team->rank; status == RESHARD_OK && i < crcs->count; i += team->rank_count)
         status = compare_item(crcs, i, reads_rest, memory, left);
-    rs_release(context, memory, READ_BYTES);
+    rs_release(context, memory);
     return status;
 }
 
@@ -226,8 +222,7 @@ reshard_status rs_crcs_finish(rs_crcs *crcs, const rs_team *team, bool reads_res
         status = rs_team_gather(team, &left, sizeof left, &all);
     for (int32_t i = 0; status == RESHARD_OK && i < team->rank_count; i++)
         *out_left += ((const int64_t *)all)[i];
-    if (all != NULL)
-        rs_release(team->context, all, (size_t)team->rank_count * sizeof left);
+    rs_release(team->context, all);
     return status;
 }
 

@@ -80,8 +80,8 @@ static void leave(void *user, int32_t thread)
     rs_worker *worker = &run->workers[thread];
     reshard_context *context = run->engine->context;
     rs_trace_give_back(worker->track);
-    rs_release(context, worker->memory, worker->memory_bytes);
-    rs_release(context, worker->parts, (size_t)worker->part_capacity * sizeof *worker->parts);
+    rs_release(context, worker->memory);
+    rs_release(context, worker->parts);
 }
 
 static reshard_status name_route(rs_worker *worker, const rs_route *route)
@@ -155,7 +155,7 @@ reshard_status rs_engine_run(rs_engine *engine)
                           .done = count_done,
                           .total = engine->blocks->bytes};
     reshard_status status = rs_pool_run(&pool);
-    rs_release(engine->context, run.workers, count * sizeof *run.workers);
+    rs_release(engine->context, run.workers);
     return status;
 }
 

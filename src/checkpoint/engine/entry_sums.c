@@ -24,7 +24,7 @@ reshard_status rs_entry_sums_create(reshard_context *context, int64_t count,
     sums->ranges = ranges;
     reshard_status status = rs_mutex_init(&sums->mutex);
     if (status != RESHARD_OK) {
-        rs_release(context, sums, sizeof *sums);
+        rs_release(context, sums);
         return status;
     }
     sums->items = rs_allocate_array(context, (size_t)count, sizeof *sums->items);
@@ -41,10 +41,9 @@ void rs_entry_sums_destroy(rs_entry_sums *sums)
 {
     if (sums == NULL)
         return;
-    if (sums->items != NULL)
-        rs_release(sums->context, sums->items, (size_t)sums->count * sizeof *sums->items);
+    rs_release(sums->context, sums->items);
     rs_mutex_release(&sums->mutex);
-    rs_release(sums->context, sums, sizeof *sums);
+    rs_release(sums->context, sums);
 }
 
 /* The last range that begins at or before byte `at` of the file. */
@@ -87,7 +86,7 @@ reshard_status rs_entry_sums_merge(rs_entry_sums *sums, const rs_team *team)
         memset(mine, 0, bytes);
         for (size_t i = 0; i < count * (size_t)team->rank_count; i++)
             rs_zip_sum_merge(&mine[i % count], (const rs_zip_sum *)all + i);
-        rs_release(sums->context, all, (size_t)team->rank_count * bytes);
+        rs_release(sums->context, all);
     }
     return status;
 }
@@ -124,6 +123,6 @@ reshard_status rs_entry_sums_complete(rs_entry_sums *sums, rs_file *const *files
         if (status == RESHARD_OK && rs_context_cancelled(sums->context))
             status = rs_fail(RESHARD_ERR_CANCELLED, "cancelled");
     }
-    rs_release(sums->context, memory, READ_BYTES);
+    rs_release(sums->context, memory);
     return status;
 }

@@ -94,9 +94,7 @@ static reshard_status keep_moves(move_list *list, reshard_status status, rs_rout
             rs_arena_copy(list->arena, list->items, (size_t)list->count, sizeof(rs_route_move));
         status = route->moves != NULL ? RESHARD_OK : rs_allocation_status();
     }
-    if (list->items != NULL)
-        rs_release(list->arena->context, list->items,
-                   (size_t)list->capacity * sizeof(rs_route_move));
+    rs_release(list->arena->context, list->items);
     return status;
 }
 
@@ -229,8 +227,7 @@ static reshard_status find_again(rs_arena *arena, rs_route *route)
     }
     route->again = any ? again : NULL;
     route->tiles = first_volume == rs_volume(ndim, target->carried_shape);
-    if (boxed != NULL)
-        rs_release(arena->context, boxed, count * sizeof *boxed);
+    rs_release(arena->context, boxed);
     return status;
 }
 
@@ -374,7 +371,7 @@ reshard_status rs_route_copies(rs_arena *arena, const rs_stored_tensor *source, 
     route.target = copies;
     move_list list = {.arena = arena, .source = source, .target = copies};
     status = keep_moves(&list, add_copies(&list, boxed), &route);
-    rs_release(arena->context, boxed, count * sizeof *boxed);
+    rs_release(arena->context, boxed);
     if (status == RESHARD_OK)
         *out_route = route;
     return status;

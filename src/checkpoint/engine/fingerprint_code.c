@@ -151,5 +151,5 @@ reshard_status rs_fingerprint_code_create(reshard_context *context, rs_fingerpri
 void rs_fingerprint_code_destroy(rs_fingerprint_code *code)
 {
     if (code != NULL)
-        rs_release(code->context, code, sizeof *code);
+        rs_release(code->context, code);
 }

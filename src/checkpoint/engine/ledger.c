@@ -16,8 +16,7 @@ reshard_status rs_ledger_init(rs_ledger *ledger, reshard_context *context, int64
 
 void rs_ledger_release(rs_ledger *ledger)
 {
-    if (ledger->states != NULL)
-        rs_release(ledger->context, ledger->states, (size_t)ledger->count * sizeof(atomic_uchar));
+    rs_release(ledger->context, ledger->states);
     *ledger = (rs_ledger){0};
 }
 

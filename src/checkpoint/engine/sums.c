@@ -21,7 +21,7 @@ reshard_status rs_sums_create(reshard_context *context, int64_t route_count, rs_
     sums->count = route_count;
     reshard_status status = rs_mutex_init(&sums->mutex);
     if (status != RESHARD_OK) {
-        rs_release(context, sums, sizeof *sums);
+        rs_release(context, sums);
         return status;
     }
     status = rs_fingerprint_code_create(context, &sums->code);
@@ -42,10 +42,10 @@ void rs_sums_destroy(rs_sums *sums)
 {
     if (sums == NULL)
         return;
-    rs_release(sums->context, sums->items, (size_t)sums->count * sizeof *sums->items);
+    rs_release(sums->context, sums->items);
     rs_fingerprint_code_destroy(sums->code);
     rs_mutex_release(&sums->mutex);
-    rs_release(sums->context, sums, sizeof *sums);
+    rs_release(sums->context, sums);
 }
 
 reshard_status rs_sums_merge(rs_sums *sums, const rs_team *team)
@@ -67,7 +67,7 @@ reshard_status rs_sums_merge(rs_sums *sums, const rs_team *team)
             rs_fingerprint_merge(&mine[i % count].source, &theirs->source);
             rs_fingerprint_merge(&mine[i % count].target, &theirs->target);
         }
-        rs_release(sums->context, all, (size_t)team->rank_count * bytes);
+        rs_release(sums->context, all);
     }
     return status;
 }

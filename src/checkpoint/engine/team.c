@@ -64,8 +64,8 @@ reshard_status rs_team_gather(const rs_team *team, const void *mine, size_t byte
         memcpy(all, mine, bytes);
     if (status == RESHARD_OK)
         *out_all = all;
-    else if (all != NULL)
-        rs_release(team->context, all, count * bytes);
+    else
+        rs_release(team->context, all);
     return status;
 }
 

@@ -108,7 +108,7 @@ static reshard_status add_file(reshard_checkpoint *checkpoint, int32_t file, rs_
             item.name = found.names[i];
         status = rs_occurrences_add(context, list, &item);
     }
-    rs_release(context, memory, bytes);
+    rs_release(context, memory);
     return status;
 }
 

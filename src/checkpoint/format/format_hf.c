@@ -87,7 +87,7 @@ static reshard_status open_files(reading *r)
     reshard_status status = consider_files(r, names, &count);
     if (status == RESHARD_OK)
         status = rs_safetensors_open_named(r->checkpoint, count, names);
-    rs_release(context, names, most * sizeof(char *));
+    rs_release(context, names);
     for (int32_t i = 0; status == RESHARD_OK && i < r->checkpoint->file_count; i++)
         r->entry_count += rs_safetensors_header(r->checkpoint, i)->entry_count;
     if (status == RESHARD_OK)
@@ -237,8 +237,7 @@ static reshard_status read_folder(reshard_checkpoint *checkpoint, const rs_openi
         status = take_tensors(&r);
     if (status == RESHARD_OK)
         status = rs_safetensors_finish(checkpoint);
-    if (r.taken != NULL)
-        rs_release(checkpoint->context, r.taken, (size_t)r.entry_count);
+    rs_release(checkpoint->context, r.taken);
     return status;
 }
 
@@ -324,7 +323,7 @@ static reshard_status write_index(const rs_target *target, rs_json_writer *write
     rs_json_writer_text(writer, "\n  },\n  \"weight_map\": {");
     write_weight_map(writer, target, sorted);
     rs_json_writer_text(writer, "\n  }\n}\n");
-    rs_release(target->context, (void *)sorted, count * sizeof *sorted);
+    rs_release(target->context, (void *)sorted);
     return writer->status;
 }
 

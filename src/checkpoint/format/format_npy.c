@@ -244,7 +244,7 @@ static reshard_status read_header(reshard_context *context, const char *what, co
     scanner from = {what, text, text + length};
     if (status == RESHARD_OK)
         status = parse_header(&from, made);
-    rs_release(context, text, length);
+    rs_release(context, text);
     return status;
 }
 

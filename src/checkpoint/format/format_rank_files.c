@@ -68,7 +68,7 @@ static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_openin
     if (status == RESHARD_OK)
         status = rs_safetensors_finish(checkpoint);
     rs_occurrences_release(checkpoint->context, &list);
-    rs_release(checkpoint->context, documents, bytes);
+    rs_release(checkpoint->context, documents);
     return status;
 }
 

@@ -88,7 +88,7 @@ static reshard_status probe(reshard_checkpoint *checkpoint, const rs_opening *op
     }
     reshard_status status =
         count != 0 ? rs_safetensors_open_named(checkpoint, count, names) : RESHARD_OK;
-    rs_release(checkpoint->context, names, bytes);
+    rs_release(checkpoint->context, names);
     *out_is = count != 0;
     return status;
 }
@@ -342,8 +342,8 @@ static reshard_status cut_parts(rs_target *target, uint64_t bytes_max)
     }
     if (status == RESHARD_OK)
         move_entries(target, ranks, parts);
-    rs_release(target->context, parts, entries * sizeof *parts);
-    rs_release(target->context, ranks, files * sizeof *ranks);
+    rs_release(target->context, parts);
+    rs_release(target->context, ranks);
     return status;
 }
 

@@ -128,7 +128,7 @@ static reshard_status group_boxes(reshard_context *context, rs_name_box *boxes, 
         boxes[i].group = group_of[i]->place;
     if (status == RESHARD_OK)
         rs_sort(boxes, (size_t)count, sizeof *boxes, compare_places);
-    rs_release(context, found.key, (size_t)found.key_capacity);
+    rs_release(context, found.key);
     rs_table_release(&found.table);
     rs_arena_release(&found.arena);
     return status;

@@ -102,7 +102,7 @@ reshard_status rs_one_rank_keep(reshard_checkpoint *checkpoint, rs_slice documen
         rs_arena_allocate_array(&checkpoint->arena, (size_t)count, sizeof *wholes);
     rs_occurrence *arrays = rs_allocate(context, bytes);
     if (wholes == NULL || arrays == NULL) {
-        rs_release(context, arrays, arrays != NULL ? bytes : 0);
+        rs_release(context, arrays);
         return rs_allocation_status();
     }
     memset(wholes, 0, (size_t)count * sizeof *wholes);
@@ -120,6 +120,6 @@ reshard_status rs_one_rank_keep(reshard_checkpoint *checkpoint, rs_slice documen
         status = tell_by_document(checkpoint, document, count, wholes);
     if (status == RESHARD_OK)
         checkpoint->wholes = wholes;
-    rs_release(context, arrays, bytes);
+    rs_release(context, arrays);
     return status;
 }

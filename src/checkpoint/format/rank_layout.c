@@ -398,7 +398,7 @@ reshard_status rs_rank_layout_read_one(reshard_checkpoint *checkpoint, rs_slice 
 void rs_rank_layout_release(rs_rank_layout *layout, reshard_context *context)
 {
     reshard_mesh_release(layout->mesh);
-    rs_release(context, layout->tensors, (size_t)layout->tensor_capacity * sizeof(rs_rank_tensor));
+    rs_release(context, layout->tensors);
     *layout = (rs_rank_layout){.mesh = NULL};
 }
 
@@ -412,6 +412,6 @@ reshard_status rs_rank_layout_spec(const rs_rank_layout *layout, reshard_context
     (void)snprintf(text, bytes, "%.*s: %s", (int)layout->mesh_text.count, layout->mesh_text.bytes,
                    tensor->cuts.bytes);
     reshard_status status = reshard_spec_parse(context, text, out_spec);
-    rs_release(context, text, bytes);
+    rs_release(context, text);
     return status;
 }

@@ -142,7 +142,7 @@ static reshard_status write_common(const rs_laying *laying, rs_slice mesh, rs_js
         write_groups(writer, target, boxes, left);
         status = writer->status;
     }
-    rs_release(target->context, boxes, count * sizeof *boxes);
+    rs_release(target->context, boxes);
     return status;
 }
 

@@ -86,7 +86,7 @@ reshard_status rs_rank_padding_look(rs_rank_padding *padding, const reshard_chec
             return rs_allocation_status();
         status =
             look_at_box(&checkpoint->files[file], tensor, piece, at, offset, size, buffer, &zero);
-        rs_release(checkpoint->context, buffer, BUFFER_BYTES);
+        rs_release(checkpoint->context, buffer);
         padding->found = !zero;
         if (status == RESHARD_OK && !zero && !padding->may_be_any)
             return fail_padding(checkpoint, tensor, file, d);
@@ -110,7 +110,7 @@ reshard_status rs_rank_zeros_check(const reshard_checkpoint *checkpoint,
         memcpy(piece.strides, array->strides, (size_t)array->ndim * sizeof(int64_t));
     reshard_status status = look_at_box(&checkpoint->files[array->file], tensor, &piece, array->at,
                                         none, array->shape, buffer, &zero);
-    rs_release(checkpoint->context, buffer, BUFFER_BYTES);
+    rs_release(checkpoint->context, buffer);
     if (status == RESHARD_OK && !zero)
         status = rs_fail(RESHARD_ERR_CHECK,
                          "tensor \"%.*s\": %s holds values that are not zero, but the rules say "

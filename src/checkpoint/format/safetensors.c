@@ -209,7 +209,7 @@ static reshard_status read_object(rs_header *header, const char *text, size_t te
         status = read_member(header, &json, &token, &list);
     if (status == RESHARD_OK)
         status = rs_json_next(&json, &token);
-    rs_release(header->arena.context, list.items, (size_t)list.capacity * sizeof(int64_t));
+    rs_release(header->arena.context, list.items);
     return status;
 }
 
@@ -398,7 +398,7 @@ reshard_status rs_header_read_at(reshard_context *context, const rs_file *file, 
                                  data_bytes, &header);
     if (status == RESHARD_OK)
         status = keep_names(header, text);
-    rs_release(context, text, (size_t)header_bytes);
+    rs_release(context, text);
     if (status == RESHARD_OK)
         *out_header = header;
     else
@@ -409,8 +409,8 @@ reshard_status rs_header_read_at(reshard_context *context, const rs_file *file, 
 void rs_header_drop_entries(rs_header *header)
 {
     reshard_context *context = header->arena.context;
-    rs_release(context, header->by_name, (size_t)header->entry_count * sizeof(rs_header_entry *));
-    rs_release(context, header->entries, (size_t)header->entry_capacity * sizeof(rs_header_entry));
+    rs_release(context, header->by_name);
+    rs_release(context, header->entries);
     header->by_name = NULL;
     header->entries = NULL;
     header->entry_count = header->entry_capacity = 0;
@@ -421,11 +421,11 @@ void rs_header_destroy(rs_header *header)
     if (header == NULL)
         return;
     reshard_context *context = header->arena.context;
-    rs_release(context, header->text, header->text_bytes);
+    rs_release(context, header->text);
     rs_header_drop_entries(header);
-    rs_release(context, header->metadata, (size_t)header->metadata_capacity * sizeof(rs_metadatum));
+    rs_release(context, header->metadata);
     rs_arena_release(&header->arena);
-    rs_release(context, header, sizeof *header);
+    rs_release(context, header);
 }
 
 /* ---- asking ---------------------------------------------------------------------------------- */

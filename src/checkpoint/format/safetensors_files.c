@@ -111,7 +111,7 @@ reshard_status rs_safetensors_open(reshard_checkpoint *checkpoint, const rs_open
         status = keep_model(checkpoint, opening, names, &count);
     if (status == RESHARD_OK && count != 0)
         status = rs_safetensors_open_named(checkpoint, count, names);
-    rs_release(checkpoint->context, names, bytes);
+    rs_release(checkpoint->context, names);
     *out_any = count != 0;
     return status;
 }
@@ -201,7 +201,7 @@ static reshard_status keep_metadata(reshard_checkpoint *checkpoint)
         }
     }
     reshard_status status = keep_said(checkpoint, list, count);
-    rs_release(checkpoint->context, list, (size_t)most * sizeof *list);
+    rs_release(checkpoint->context, list);
     return status == RESHARD_OK && checkpoint->file_count != 0 ? keep_stem(checkpoint) : status;
 }
 
@@ -290,7 +290,7 @@ reshard_status rs_header_document(rs_arena *arena, const rs_header *header, cons
         return rs_allocation_status();
     rs_json_init(&json, key, item->value.bytes, item->value.count);
     reshard_status status = read_members(arena, header, &json, scratch, read, user);
-    rs_release(arena->context, scratch, item->value.count);
+    rs_release(arena->context, scratch);
     return status;
 }
 

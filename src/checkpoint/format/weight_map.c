@@ -166,10 +166,8 @@ static reshard_status sort_map(reshard_context *context, rs_weight_map *map)
         rs_sort(map->items, (size_t)map->count, sizeof(rs_weight_mapping), compare_mappings);
     }
     reshard_status status = names != NULL && numbers != NULL ? RESHARD_OK : rs_allocation_status();
-    if (names != NULL)
-        rs_release(context, names, count * sizeof *names);
-    if (numbers != NULL)
-        rs_release(context, numbers, count * sizeof *numbers);
+    rs_release(context, names);
+    rs_release(context, numbers);
     return status;
 }
 
@@ -200,7 +198,7 @@ reshard_status rs_weight_map_read(reshard_checkpoint *checkpoint, const char *na
         return rs_allocation_status();
     reshard_status status =
         rs_file_read_all(context, path, INDEX_BYTES_MAX, &map->text, &map->text_bytes);
-    rs_release(context, path, strlen(path) + 1);
+    rs_release(context, path);
     rs_table_init(&r.numbers, context);
     if (status == RESHARD_OK)
         status = read_text(&r, name);
@@ -210,14 +208,11 @@ reshard_status rs_weight_map_read(reshard_checkpoint *checkpoint, const char *na
 
 void rs_weight_map_release(reshard_context *context, rs_weight_map *map)
 {
-    if (map->items != NULL)
-        rs_release(context, map->items, (size_t)map->capacity * sizeof(rs_weight_mapping));
+    rs_release(context, map->items);
     for (int64_t i = 0; i < map->file_count; i++)
-        rs_release(context, map->files[i], strlen(map->files[i]) + 1);
-    if (map->files != NULL)
-        rs_release(context, map->files, (size_t)map->file_capacity * sizeof(char *));
-    if (map->text != NULL)
-        rs_release(context, map->text, map->text_bytes + 1);
+        rs_release(context, map->files[i]);
+    rs_release(context, map->files);
+    rs_release(context, map->text);
     *map = (rs_weight_map){0};
 }
 

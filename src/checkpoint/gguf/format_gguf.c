@@ -41,7 +41,7 @@ static reshard_status has_magic(reshard_checkpoint *checkpoint, const char *name
     if (path == NULL)
         return rs_allocation_status();
     reshard_status status = rs_file_open(checkpoint->context, path, &file);
-    rs_release(checkpoint->context, path, strlen(path) + 1);
+    rs_release(checkpoint->context, path);
     if (status == RESHARD_OK)
         status = rs_file_size(file, &bytes);
     *out_has = false;
@@ -338,8 +338,7 @@ static reshard_status add_file(reshard_checkpoint *checkpoint, int32_t file, rs_
         status = add_tensors(checkpoint, file, places, list);
     if (status == RESHARD_OK)
         status = add_values(checkpoint, file);
-    if (places != NULL)
-        rs_release(checkpoint->context, places, count * sizeof *places);
+    rs_release(checkpoint->context, places);
     return status;
 }
 

@@ -180,7 +180,7 @@ static reshard_status check_keys(const scanner *from, const rs_gguf *gguf)
             status = rs_fail_about(RESHARD_ERR_SYNTAX, from->what, "key \"%.*s\" occurs twice",
                                    rs_slice_shown(keys[i]), keys[i].bytes);
     }
-    rs_release(from->context, keys, count * sizeof *keys);
+    rs_release(from->context, keys);
     return status;
 }
 
@@ -423,8 +423,7 @@ reshard_status rs_gguf_read(reshard_context *context, const rs_file *file, rs_gg
     rs_arena_init(&gguf->arena, context);
     from.buffer = rs_allocate(context, BUFFER_BYTES);
     status = from.buffer != NULL ? take_head(&from, gguf) : rs_allocation_status();
-    if (from.buffer != NULL)
-        rs_release(context, from.buffer, BUFFER_BYTES);
+    rs_release(context, from.buffer);
     if (status != RESHARD_OK)
         rs_gguf_destroy(gguf);
     else
@@ -438,10 +437,8 @@ void rs_gguf_destroy(void *body)
     if (gguf == NULL)
         return;
     reshard_context *context = gguf->arena.context;
-    if (gguf->values != NULL)
-        rs_release(context, gguf->values, (size_t)gguf->value_capacity * sizeof *gguf->values);
-    if (gguf->tensors != NULL)
-        rs_release(context, gguf->tensors, (size_t)gguf->tensor_capacity * sizeof *gguf->tensors);
+    rs_release(context, gguf->values);
+    rs_release(context, gguf->tensors);
     rs_arena_release(&gguf->arena);
-    rs_release(context, gguf, sizeof *gguf);
+    rs_release(context, gguf);
 }

@@ -37,7 +37,7 @@ static size_t decoding_bytes(int64_t count)
 static void destroy(void *user)
 {
     decoding *made = user;
-    rs_release(made->context, made, decoding_bytes(made->count));
+    rs_release(made->context, made);
 }
 
 /* Writes bytes begin .. end-1 of the values of blocks that were read. Whole blocks are decoded
@@ -108,7 +108,7 @@ static reshard_status read_values(void *user, void *bytes, size_t count, uint64_
         at += part;
         count -= part;
     }
-    rs_release(made->context, codes, CODE_BYTES);
+    rs_release(made->context, codes);
     return status;
 }
 

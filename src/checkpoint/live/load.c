@@ -194,7 +194,7 @@ static reshard_status load_once(const rs_live_reading *r, reshard_status status,
     reshard_exec_destroy(s.exec);
     reshard_plan_release(s.plan);
     reshard_layout_release(s.shares);
-    rs_release(context, s.memory, s.bytes);
+    rs_release(context, s.memory);
     return status;
 }
 
@@ -213,7 +213,7 @@ static reshard_status load_each(const rs_live_reading *r, reshard_group *group, 
     }
     if (status == RESHARD_OK)
         status = rs_live_read_shards(r, reshard_group_rank(group), count, items);
-    rs_release(context, items, (size_t)count * sizeof *items);
+    rs_release(context, items);
     return status;
 }
 

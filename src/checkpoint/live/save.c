@@ -276,6 +276,6 @@ reshard_status reshard_checkpoint_save(reshard_context *context, reshard_group *
     rs_file_close(s.file);
     rs_output_release(&s.output);
     rs_target_release(&s.target);
-    rs_release(context, s.buffer, BUFFER_BYTES);
+    rs_release(context, s.buffer);
     return status;
 }

@@ -244,6 +244,6 @@ reshard_status rs_live_read_shards(const rs_live_reading *reading, int32_t rank,
         status = read_batch(reading, rank, count - first, items + first, shards, &progress, &taken);
     if (status == RESHARD_OK && reading->reports)
         status = report(&progress, 0); /* done */
-    rs_release(context, shards, (size_t)count * sizeof(reshard_shards *));
+    rs_release(context, shards);
     return status;
 }

@@ -420,7 +420,7 @@ reshard_status rs_map_compose(const reshard_map_result *first, const reshard_map
         finish_uses(c);
     for (int64_t i = 0; i < second->source_count && status == RESHARD_OK; i++)
         status = pass_expectation(c, i);
-    rs_release(first->context, c, sizeof *c);
+    rs_release(first->context, c);
     if (status != RESHARD_OK) {
         reshard_map_result_destroy(result);
         return status;

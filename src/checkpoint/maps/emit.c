@@ -172,7 +172,7 @@ static reshard_status check_place(emission *e, int32_t place, const rs_map_term 
     if (seen == NULL)
         return rs_allocation_status();
     reshard_status status = check_stack(e, place, term, seen, total);
-    rs_release(e->r->context, seen, (size_t)total);
+    rs_release(e->r->context, seen);
     return status;
 }
 

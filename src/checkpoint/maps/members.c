@@ -349,7 +349,7 @@ reshard_status rs_map_check_members(rs_map_resolver *r)
         else if (line->tier == 0)
             status = check_idle(r, line);
     }
-    rs_release(r->context, first, lines * sizeof *first);
-    rs_release(r->context, next, count * sizeof *next);
+    rs_release(r->context, first);
+    rs_release(r->context, next);
     return status;
 }

@@ -361,9 +361,9 @@ void reshard_map_release(reshard_map *map)
 {
     if (map == NULL || !rs_reference_drop(&map->references))
         return;
-    rs_release(map->context, map->lines, (size_t)map->line_capacity * sizeof *map->lines);
+    rs_release(map->context, map->lines);
     rs_arena_release(&map->arena);
-    rs_release(map->context, map, sizeof *map);
+    rs_release(map->context, map);
 }
 
 const char *reshard_map_naming(const reshard_map *map, reshard_map_side side)

@@ -317,6 +317,6 @@ reshard_status rs_map_read_name(rs_map_reader *reader, bool lists, rs_map_patter
     if (status == RESHARD_OK)
         status = keep_variants(reader, v, shown, patterns);
     *out_count = v->count;
-    rs_release(reader->map->context, v, sizeof *v);
+    rs_release(reader->map->context, v);
     return status;
 }

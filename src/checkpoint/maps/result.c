@@ -169,9 +169,9 @@ static void release_resolver(rs_map_resolver *r)
     rs_table_release(&r->made);
     rs_table_release(&r->texts);
     rs_table_release(&r->keyed);
-    rs_release(r->context, r->text_values, (size_t)r->text_capacity * sizeof *r->text_values);
-    rs_release(r->context, r->members, (size_t)r->member_capacity * sizeof *r->members);
-    rs_release(r->context, r->claims, (size_t)r->result->source_count * sizeof *r->claims);
+    rs_release(r->context, r->text_values);
+    rs_release(r->context, r->members);
+    rs_release(r->context, r->claims);
 }
 
 static reshard_map_result *new_result(reshard_context *context, int64_t count)
@@ -254,12 +254,10 @@ void reshard_map_result_destroy(reshard_map_result *result)
 {
     if (result == NULL)
         return;
-    rs_release(result->context, result->targets,
-               (size_t)result->target_capacity * sizeof *result->targets);
-    rs_release(result->context, result->links,
-               (size_t)result->link_capacity * sizeof *result->links);
+    rs_release(result->context, result->targets);
+    rs_release(result->context, result->links);
     rs_arena_release(&result->arena);
-    rs_release(result->context, result, sizeof *result);
+    rs_release(result->context, result);
 }
 
 /* ---- asking ---------------------------------------------------------------------------------- */

@@ -226,7 +226,7 @@ reshard_status rs_map_emit_states(rs_map_resolver *r)
     }
     if (status == RESHARD_OK)
         status = emit(&lists);
-    rs_release(r->context, lists.first, count * sizeof *lists.first);
-    rs_release(r->context, lists.next, count * sizeof *lists.next);
+    rs_release(r->context, lists.first);
+    rs_release(r->context, lists.next);
     return status;
 }

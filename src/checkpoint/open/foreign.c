@@ -68,8 +68,7 @@ static bool holds_weights(const reshard_checkpoint *checkpoint, const char *name
                     !rs_slice_ends(rs_slice_of(names.items[i]), ".partial");
     }
     rs_names_release(&names);
-    if (path != NULL)
-        rs_release(checkpoint->context, path, strlen(path) + 1);
+    rs_release(checkpoint->context, path);
     return holds;
 }
 

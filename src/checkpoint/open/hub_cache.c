@@ -26,12 +26,6 @@ bool rs_hub_is_root(const char *path, const rs_names *names)
                                             has_name(names, "refs") || has_name(names, "blobs"));
 }
 
-static void release_path(reshard_context *context, char *path)
-{
-    if (path != NULL)
-        rs_release(context, path, strlen(path) + 1);
-}
-
 /* Reads refs/main, up to the first end of line or slash; NULL if there is no such file. */
 static reshard_status read_main(reshard_context *context, const char *path, char **out_text,
                                 size_t *out_count)
@@ -41,7 +35,7 @@ static reshard_status read_main(reshard_context *context, const char *path, char
         return rs_allocation_status();
     reshard_status status =
         rs_file_read_all(context, file, REFERENCE_BYTES_MAX, out_text, out_count);
-    release_path(context, file);
+    rs_release(context, file);
     if (status == RESHARD_ERR_NOT_FOUND)
         return RESHARD_OK;
     if (status == RESHARD_OK)
@@ -80,7 +74,7 @@ static reshard_status join(reshard_context *context, const char *folder, const c
     if (status == RESHARD_OK)
         *out_path = path;
     else
-        release_path(context, path);
+        rs_release(context, path);
     return status;
 }
 
@@ -104,7 +98,7 @@ reshard_status rs_hub_find_snapshot(reshard_context *context, const char *path, 
     if (status == RESHARD_OK)
         status = join(context, folder, name, out_path);
     rs_names_release(&names);
-    rs_release(context, text, count + 1);
-    release_path(context, folder);
+    rs_release(context, text);
+    rs_release(context, folder);
     return status;
 }

@@ -56,7 +56,7 @@ static reshard_status read_pointer(const reshard_checkpoint *checkpoint, const c
         return rs_allocation_status();
     reshard_status status =
         rs_file_read_all(checkpoint->context, path, NAME_BYTES_MAX, &text, &count);
-    rs_release(checkpoint->context, path, strlen(path) + 1);
+    rs_release(checkpoint->context, path);
     if (status != RESHARD_OK)
         return status;
     size_t length = count;
@@ -74,7 +74,7 @@ static reshard_status read_pointer(const reshard_checkpoint *checkpoint, const c
                                "folder of the checkpoint itself",
                                pointer);
     }
-    rs_release(checkpoint->context, text, count + 1);
+    rs_release(checkpoint->context, text);
     return status;
 }
 
@@ -134,7 +134,7 @@ reshard_status rs_latest_follow(reshard_checkpoint *checkpoint, const rs_opening
     if (joined == NULL)
         return rs_allocation_status();
     char *path = rs_arena_copy(&checkpoint->arena, joined, strlen(joined) + 1, 1);
-    rs_release(checkpoint->context, joined, strlen(joined) + 1);
+    rs_release(checkpoint->context, joined);
     if (path == NULL)
         return rs_allocation_status();
     status = check_folder(checkpoint, pointer, name, path);

@@ -98,7 +98,7 @@ static reshard_status open_snapshot(reshard_checkpoint *checkpoint, rs_opening *
     if (status != RESHARD_OK)
         return status;
     checkpoint->path = rs_arena_copy(&checkpoint->arena, path, strlen(path) + 1, 1);
-    rs_release(checkpoint->context, path, strlen(path) + 1);
+    rs_release(checkpoint->context, path);
     if (checkpoint->path == NULL)
         return rs_allocation_status();
     checkpoint->folder = checkpoint->path;
@@ -139,7 +139,7 @@ static reshard_status find_config(reshard_checkpoint *checkpoint)
         if (path == NULL)
             return rs_allocation_status();
         status = rs_path_kind_of(path, &kind);
-        rs_release(checkpoint->context, path, strlen(path) + 1);
+        rs_release(checkpoint->context, path);
         checkpoint->owns_folder = checkpoint->owns_folder || kind == RS_PATH_FILE;
     }
     return status;
@@ -191,8 +191,7 @@ static reshard_status keep_base(reshard_checkpoint *checkpoint, const char *path
         checkpoint->base = rs_arena_copy(&checkpoint->arena, path, strlen(path) + 1, 1);
     if (status == RESHARD_OK && checkpoint->base == NULL)
         status = rs_allocation_status();
-    if (snapshot != NULL)
-        rs_release(checkpoint->context, snapshot, strlen(snapshot) + 1);
+    rs_release(checkpoint->context, snapshot);
     rs_names_release(&names);
     return status;
 }

@@ -204,7 +204,7 @@ void rs_rule_result_release(rs_rule_result *result)
 {
     if (result == NULL)
         return;
-    rs_release(result->context, result->new_name, result->new_name_bytes + 1);
+    rs_release(result->context, result->new_name);
     reshard_layout_release(result->layout);
     reshard_spec_release(result->spec);
     *result = (rs_rule_result){.drop = false};

@@ -192,7 +192,7 @@ static reshard_status read_text(rs_config *config, const char *name, const char 
     rs_json_init(&json, name, text, bytes);
     json.is_python = true;
     reshard_status status = flatten(config, &json, flat);
-    rs_release(context, flat, sizeof *flat);
+    rs_release(context, flat);
     return status;
 }
 
@@ -212,8 +212,8 @@ static reshard_status read_file(rs_config *config, const char *folder, const cha
         status = RESHARD_OK;
     else if (status == RESHARD_OK)
         status = read_text(config, name, text, text_bytes);
-    rs_release(context, text, text_bytes + 1);
-    rs_release(context, path, strlen(path) + 1);
+    rs_release(context, text);
+    rs_release(context, path);
     return status;
 }
 
@@ -309,8 +309,7 @@ reshard_status rs_config_init_own(rs_config *config, const reshard_checkpoint *m
 
 void rs_config_release(rs_config *config)
 {
-    rs_release(config->arena.context, config->items,
-               (size_t)config->capacity * sizeof(rs_config_item));
+    rs_release(config->arena.context, config->items);
     rs_arena_release(&config->arena);
     config->items = NULL;
     config->count = config->capacity = 0;

@@ -189,6 +189,6 @@ reshard_status rs_rule_follow_other(rs_rule_finding *found)
                              .memo = found->memo};
     if (status == RESHARD_OK)
         status = follow(found, &other);
-    rs_release(context, name, length + 1);
+    rs_release(context, name);
     return status;
 }

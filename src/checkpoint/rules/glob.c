@@ -510,7 +510,7 @@ reshard_status rs_glob_try_table(reshard_context *context, const rs_glob *glob, 
     if (matches && spans != NULL)
         read_spans(glob, name, name_bytes, table, spans);
     if (table != small)
-        rs_release(context, table, table_bytes);
+        rs_release(context, table);
     *out_matches = matches;
     return RESHARD_OK;
 }

@@ -311,11 +311,9 @@ void rs_rules_destroy(rs_rules *rules)
 {
     if (rules == NULL)
         return;
-    rs_release(rules->context, rules->rules, (size_t)rules->rule_capacity * sizeof *rules->rules);
-    rs_release(rules->context, rules->defaults,
-               (size_t)rules->default_capacity * sizeof *rules->defaults);
-    rs_release(rules->context, (void *)rules->axes,
-               (size_t)rules->axis_capacity * sizeof *rules->axes);
+    rs_release(rules->context, rules->rules);
+    rs_release(rules->context, rules->defaults);
+    rs_release(rules->context, (void *)rules->axes);
     rs_arena_release(&rules->arena);
-    rs_release(rules->context, rules, sizeof *rules);
+    rs_release(rules->context, rules);
 }

@@ -74,7 +74,7 @@ static reshard_status read_rules(rs_rulebook *book, reshard_context *context, co
     }
     if (status == RESHARD_OK)
         status = rs_rules_parse(context, text, text_bytes, given, &book->rules);
-    rs_release(context, text, text_bytes + 1);
+    rs_release(context, text);
     const char *slash = strrchr(given, '/');
     (void)snprintf(book->said, sizeof book->said, "rules of %.200s", given);
     (void)snprintf(book->name, sizeof book->name, "%.60s", slash != NULL ? slash + 1 : given);

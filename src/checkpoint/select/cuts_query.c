@@ -120,7 +120,7 @@ void reshard_cuts_destroy(reshard_cuts *cuts)
         return;
     rs_cuts_release(&cuts->cuts);
     rs_arena_release(&cuts->arena);
-    rs_release(cuts->context, cuts, sizeof *cuts);
+    rs_release(cuts->context, cuts);
 }
 
 reshard_status reshard_cuts_get_info(const reshard_cuts *cuts, reshard_cuts_info *out_info)

@@ -143,7 +143,7 @@ reshard_status rs_quantised_find(rs_arena *arena, const reshard_checkpoint *chec
     }
     *out_kinds = kinds;
 out:
-    rs_release(arena->context, members, (size_t)count * sizeof *members);
+    rs_release(arena->context, members);
     return kinds != NULL && members != NULL ? RESHARD_OK : rs_allocation_status();
 }
 

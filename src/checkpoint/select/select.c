@@ -510,7 +510,7 @@ reshard_status rs_selection_check_blocks(const rs_selection *selection,
 
 void rs_selection_release(rs_selection *selection, reshard_context *context)
 {
-    rs_release(context, selection->items, (size_t)selection->room * sizeof(rs_selected));
+    rs_release(context, selection->items);
     selection->items = NULL;
 }
 

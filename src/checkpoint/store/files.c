@@ -49,7 +49,7 @@ static reshard_status open_file(reshard_checkpoint *checkpoint, rs_stored_file *
     if (path == NULL)
         return rs_allocation_status();
     reshard_status status = rs_file_open(context, path, &file->file);
-    rs_release(context, path, strlen(path) + 1);
+    rs_release(context, path);
     if (status == RESHARD_OK)
         status = rs_file_read_stamp(file->file, &file->stamp);
     if (status == RESHARD_OK)
@@ -183,7 +183,7 @@ void reshard_checkpoint_destroy(reshard_checkpoint *checkpoint)
         return;
     if (checkpoint->viewed != NULL) {
         rs_arena_release(&checkpoint->arena);
-        rs_release(checkpoint->context, checkpoint, sizeof *checkpoint);
+        rs_release(checkpoint->context, checkpoint);
         return;
     }
     /* In reverse order, because a file may be made from an earlier one. */
@@ -194,14 +194,11 @@ void reshard_checkpoint_destroy(reshard_checkpoint *checkpoint)
             file->body_destroy(file->body);
         rs_file_close(file->file);
     }
-    rs_release(checkpoint->context, checkpoint->values,
-               (size_t)checkpoint->value_capacity * sizeof(rs_stored_value));
-    rs_release(checkpoint->context, checkpoint->unreadable,
-               (size_t)checkpoint->unreadable_capacity * sizeof(rs_unreadable));
-    rs_release(checkpoint->context, checkpoint->crcs,
-               (size_t)checkpoint->crc_capacity * sizeof(rs_stored_crc));
+    rs_release(checkpoint->context, checkpoint->values);
+    rs_release(checkpoint->context, checkpoint->unreadable);
+    rs_release(checkpoint->context, checkpoint->crcs);
     rs_arena_release(&checkpoint->arena);
-    rs_release(checkpoint->context, checkpoint, sizeof *checkpoint);
+    rs_release(checkpoint->context, checkpoint);
 }
 
 reshard_status rs_store_open_each(reshard_checkpoint *checkpoint, int64_t count, char *const *names,
@@ -224,7 +221,7 @@ reshard_status rs_store_kind_of(const reshard_checkpoint *checkpoint, const char
     if (path == NULL)
         return rs_allocation_status();
     reshard_status status = rs_path_kind_of(path, out_kind);
-    rs_release(checkpoint->context, path, strlen(path) + 1);
+    rs_release(checkpoint->context, path);
     return status;
 }
 
@@ -247,7 +244,7 @@ reshard_status rs_store_look_above(reshard_checkpoint *checkpoint, const char *p
     if (above == NULL)
         return rs_allocation_status();
     checkpoint->above = rs_arena_copy(&checkpoint->arena, above, strlen(above) + 1, 1);
-    rs_release(checkpoint->context, above, strlen(above) + 1);
+    rs_release(checkpoint->context, above);
     if (checkpoint->base == NULL)
         checkpoint->base = checkpoint->above;
     return checkpoint->above != NULL ? RESHARD_OK : rs_allocation_status();

@@ -374,6 +374,6 @@ reshard_status rs_formula_read(const rs_stored_tensor *tensor, const int64_t *of
     if (own == NULL)
         return rs_allocation_status();
     reshard_status status = read_box(tensor, offset, size, memory, own, needed, tally);
-    rs_release(context, own, needed);
+    rs_release(context, own);
     return status;
 }

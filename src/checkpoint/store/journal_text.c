@@ -112,8 +112,7 @@ reshard_status rs_journal_text_read(rs_journal_text *text, reshard_context *cont
         status = rs_fail_about(RESHARD_ERR_CORRUPT, folder, "the journal is too long");
     if (status != RESHARD_OK)
         return status;
-    text->allocated_bytes = (size_t)size + 1;
-    text->lines = rs_allocate(context, text->allocated_bytes);
+    text->lines = rs_allocate(context, (size_t)size + 1);
     if (text->lines == NULL)
         return rs_allocation_status();
     status = rs_file_read(file, text->lines, (size_t)size, 0);
@@ -133,7 +132,7 @@ reshard_status rs_journal_text_read(rs_journal_text *text, reshard_context *cont
 
 void rs_journal_text_release(rs_journal_text *text)
 {
-    rs_release(text->context, text->lines, text->allocated_bytes);
+    rs_release(text->context, text->lines);
     *text = (rs_journal_text){.context = text->context};
 }
 
@@ -146,7 +145,7 @@ reshard_status rs_journal_peek(reshard_context *context, const char *folder,
     if (path == NULL)
         return rs_allocation_status();
     reshard_status status = rs_file_open(context, path, &file);
-    rs_release(context, path, strlen(path) + 1);
+    rs_release(context, path);
     if (status == RESHARD_OK)
         status = rs_journal_text_read(&text, context, file, folder);
     if (status == RESHARD_OK)

@@ -42,7 +42,6 @@ typedef struct rs_journal_state {
 typedef struct rs_journal_text {
     reshard_context *context;
     char *lines; /* the complete ones, head included; a NUL follows */
-    size_t allocated_bytes;
     rs_journal_head head;
     rs_journal_state state;
 } rs_journal_text;

@@ -108,7 +108,7 @@ reshard_status rs_store_layout(reshard_context *context, const rs_stored_tensor 
         status = reshard_layout_create(context, spec, tensor->carried_ndim, tensor->carried_shape,
                                        out_layout);
     reshard_spec_release(spec);
-    rs_release(context, shards, bytes);
+    rs_release(context, shards);
     return status;
 }
 
@@ -214,7 +214,7 @@ static reshard_status tiles_in_line(const reshard_checkpoint *checkpoint,
     while (i < count && intervals[i].begin == end && intervals[i].end > end)
         end = intervals[i++].end;
     *out_tiles = i == count && end == tensor->carried_shape[d];
-    rs_release(checkpoint->context, intervals, count * sizeof *intervals);
+    rs_release(checkpoint->context, intervals);
     return RESHARD_OK;
 }
 
@@ -234,7 +234,7 @@ static reshard_status check_tiling(const reshard_checkpoint *checkpoint,
                                   tensor->piece_count, shards);
     if (status == RESHARD_ERR_OVERLAP)
         status = fail_overlap(checkpoint, tensor, shards);
-    rs_release(checkpoint->context, shards, bytes);
+    rs_release(checkpoint->context, shards);
     if (status == RESHARD_ERR_OVERLAP)
         return status;
     if (status == RESHARD_ERR_GAP)
@@ -301,6 +301,6 @@ reshard_status rs_store_separate_copies(reshard_checkpoint *checkpoint, rs_store
         }
         rs_sort(copies, (size_t)tensor->copy_count, sizeof *copies, rs_piece_compare);
     }
-    rs_release(checkpoint->context, items, count * sizeof *items);
+    rs_release(checkpoint->context, items);
     return items != NULL && copies != NULL ? RESHARD_OK : rs_allocation_status();
 }

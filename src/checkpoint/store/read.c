@@ -247,7 +247,7 @@ reshard_status reshard_checkpoint_read(const reshard_checkpoint *checkpoint, int
         return rs_allocation_status();
     status = rs_store_read_box(checkpoint, stored, box->offset, box->size, memory, scratch,
                                scratch_bytes);
-    rs_release(checkpoint->context, scratch, scratch_bytes);
+    rs_release(checkpoint->context, scratch);
     return status;
 }
 

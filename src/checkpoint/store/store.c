@@ -29,7 +29,7 @@ reshard_status rs_occurrences_add(reshard_context *context, rs_occurrences *list
 
 void rs_occurrences_release(reshard_context *context, rs_occurrences *list)
 {
-    rs_release(context, list->items, (size_t)list->capacity * sizeof(rs_occurrence));
+    rs_release(context, list->items);
     *list = (rs_occurrences){0};
 }
 

@@ -183,7 +183,7 @@ static reshard_status sort_by_key(const rs_target *target, rs_target_entry *entr
     rs_sort(keyed, count, sizeof *keyed, rs_compare_slices);
     for (size_t i = 0; i < count; i++)
         entries[i] = keyed[i].entry;
-    rs_release(target->context, keyed, count * sizeof *keyed);
+    rs_release(target->context, keyed);
     return RESHARD_OK;
 }
 
@@ -233,8 +233,8 @@ static reshard_status sort_entries(rs_target *target)
     for (int64_t i = 0, first = 0; status == RESHARD_OK && i < group_count; first = groups[i++])
         status = sort_group(target, target->entries + first, groups[i] - first);
 out:
-    rs_release(target->context, places, (size_t)count * sizeof *places);
-    rs_release(target->context, groups, (size_t)group_count * sizeof *groups);
+    rs_release(target->context, places);
+    rs_release(target->context, groups);
     return status;
 }
 
@@ -307,10 +307,8 @@ reshard_status rs_target_place(rs_target *target)
 
 void rs_target_release(rs_target *target)
 {
-    rs_release(target->context, target->entries,
-               (size_t)target->entry_capacity * sizeof(rs_target_entry));
-    rs_release(target->context, target->arrays,
-               (size_t)target->array_capacity * sizeof(rs_target_array));
+    rs_release(target->context, target->entries);
+    rs_release(target->context, target->arrays);
     target->entries = NULL;
     target->arrays = NULL;
     rs_cut_rows_release(target->kept_rows);

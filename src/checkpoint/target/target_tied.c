@@ -65,7 +65,7 @@ reshard_status rs_target_find_tied(const rs_laying *laying)
     placed *items = rs_allocate_array(target->context, count, sizeof *items);
     target->owners = rs_arena_allocate_array(&target->arena, count, sizeof(int64_t));
     if (items == NULL || target->owners == NULL) {
-        rs_release(target->context, items, count * sizeof *items);
+        rs_release(target->context, items);
         return rs_allocation_status();
     }
     for (int64_t i = 0; i < selection->count; i++) {
@@ -84,7 +84,7 @@ reshard_status rs_target_find_tied(const rs_laying *laying)
         else
             target->owners[items[i].index] = items[first].index;
     }
-    rs_release(target->context, items, count * sizeof *items);
+    rs_release(target->context, items);
     return RESHARD_OK;
 }
 

@@ -303,7 +303,7 @@ static reshard_status read_all(item_reading *r)
     if (status != RESHARD_OK)
         return status;
     status = rs_item_metadata_read(&checkpoint->arena, path, &r->metadata);
-    rs_release(checkpoint->context, path, strlen(path) + 1);
+    rs_release(checkpoint->context, path);
     if (status == RESHARD_OK)
         status = open_files(r);
     for (int32_t i = 0; status == RESHARD_OK && i < checkpoint->named_count; i++) {
@@ -343,7 +343,7 @@ static reshard_status probe(reshard_checkpoint *checkpoint, const rs_opening *op
     if (status != RESHARD_OK)
         return status;
     status = rs_item_metadata_is(checkpoint->context, path, out_is);
-    rs_release(checkpoint->context, path, strlen(path) + 1);
+    rs_release(checkpoint->context, path);
     return status;
 }
 

@@ -472,9 +472,8 @@ void rs_item_metadata_release(rs_item_metadata *metadata)
 {
     reshard_context *context = metadata->context;
     rs_pickle_destroy(metadata->pickle);
-    rs_release(context, metadata->bytes, metadata->byte_count + 1);
-    rs_release(context, metadata->files, (size_t)metadata->file_capacity * sizeof(rs_item_file));
-    rs_release(context, metadata->tensors,
-               (size_t)metadata->tensor_capacity * sizeof(rs_item_tensor));
+    rs_release(context, metadata->bytes);
+    rs_release(context, metadata->files);
+    rs_release(context, metadata->tensors);
     *metadata = (rs_item_metadata){.context = context};
 }

@@ -70,13 +70,13 @@ void rs_torch_file_destroy(void *body)
     if (opened->made != NULL) {
         size_t count = 0;
         (void)rs_zip_members(opened->zip, &count);
-        rs_release(opened->context, opened->made, count * sizeof *opened->made);
+        rs_release(opened->context, opened->made);
     }
     rs_unpacking_release(opened->unpacking);
     rs_zip_destroy(opened->zip);
-    rs_release(opened->context, opened->bytes, opened->byte_count);
-    rs_release(opened->context, opened->storages, opened->storage_count * sizeof(legacy_storage));
-    rs_release(opened->context, opened, sizeof *opened);
+    rs_release(opened->context, opened->bytes);
+    rs_release(opened->context, opened->storages);
+    rs_release(opened->context, opened);
 }
 
 /* ---- zip files ------------------------------------------------------------------------------- */
@@ -139,7 +139,7 @@ static reshard_status check_byte_order(const rs_torch_file *opened)
     if (status != RESHARD_OK)
         return status;
     bool is_little = count == 6 && memcmp(text, "little", 6) == 0;
-    rs_release(opened->context, text, count + 1);
+    rs_release(opened->context, text);
     return is_little
                ? RESHARD_OK
                : rs_fail_about(
@@ -207,7 +207,7 @@ static void drop_row(rs_torch_file *opened)
     rs_pickle_destroy(opened->pickle);
     rs_pickle_destroy(opened->keys);
     opened->pickle = opened->keys = NULL;
-    rs_release(opened->context, opened->bytes, opened->byte_count);
+    rs_release(opened->context, opened->bytes);
     opened->bytes = NULL;
 }
 
@@ -318,7 +318,7 @@ static reshard_status open_legacy(rs_torch_file *opened)
         rs_sort(references, count, sizeof *references, rs_compare_slices);
         status = find_storages(opened, references, count, used);
     }
-    rs_release(opened->context, references, capacity * sizeof *references);
+    rs_release(opened->context, references);
     return status;
 }
 
@@ -456,7 +456,7 @@ reshard_status rs_torch_file_record(const rs_torch_file *opened, rs_arena *arena
     if (status != RESHARD_OK)
         return status;
     *out_text = (rs_slice){rs_arena_copy(arena, bytes, count + 1, 1), count};
-    rs_release(opened->context, bytes, count + 1);
+    rs_release(opened->context, bytes);
     return out_text->bytes != NULL ? RESHARD_OK : rs_allocation_status();
 }
 

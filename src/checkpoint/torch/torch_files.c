@@ -61,7 +61,7 @@ reshard_status rs_torch_probe_file(const reshard_checkpoint *checkpoint, const c
             status = rs_torch_file_is(checkpoint->context, file, out_is);
         rs_file_close(file);
     }
-    rs_release(checkpoint->context, path, strlen(path) + 1);
+    rs_release(checkpoint->context, path);
     return status;
 }
 

@@ -92,7 +92,7 @@ static reshard_status find_rank(reshard_checkpoint *checkpoint, const rs_torch_r
     status = rs_file_read(checkpoint->files[file].file, memory, bytes, at);
     if (status == RESHARD_OK)
         status = search(out_tensor, memory, owner->rank, out_number);
-    rs_release(checkpoint->context, memory, bytes);
+    rs_release(checkpoint->context, memory);
     return status;
 }
 

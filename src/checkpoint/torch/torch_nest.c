@@ -298,7 +298,7 @@ static reshard_status list_tied(nest *n, const rs_target_file *file)
                             .number = number};
         status = find_steps(n, target->source->tensors[target->origins[i]].step, leaf);
     }
-    rs_release(target->context, numbers, bytes);
+    rs_release(target->context, numbers);
     return status;
 }
 
@@ -420,7 +420,7 @@ reshard_status rs_torch_nest_write(const rs_target *target, int32_t file, rs_tor
     rs_pickle_writer_begin(writer);
     if (status == RESHARD_OK)
         status = write_level(&n, 0, n.count, 0);
-    rs_release(target->context, n.leaves, room * sizeof *n.leaves);
+    rs_release(target->context, n.leaves);
     rs_arena_release(&n.arena);
     return status;
 }

@@ -63,7 +63,7 @@ static reshard_status draft_members(saving *s, const rs_target *target, const rs
     entries[s->count - 1] = (rs_zip_entry){rs_slice_of("archive/version"), sizeof version - 1};
     reshard_status status =
         rs_zip_draft_create(s->context, entries, s->count, RS_ZIP_ALIGNMENT, &s->draft);
-    rs_release(s->context, entries, s->count * each);
+    rs_release(s->context, entries);
     return status;
 }
 
@@ -142,7 +142,7 @@ static reshard_status finish_file(const rs_target *target, int32_t index,
         status = write_member(&s, out, s.count - 1, rs_slice_of(version), &sums[s.count - 1]);
     if (status == RESHARD_OK)
         status = rs_zip_draft_finish(s.draft, out, 0, sums);
-    rs_release(s.context, sums, s.count * sizeof *sums);
+    rs_release(s.context, sums);
     end(&s);
     return rs_fail_within(status, "%s", file->name);
 }

@@ -267,7 +267,7 @@ static reshard_status enter_listed(walk *w, const rs_pickle_node *node, const rs
     for (size_t i = 0; i < more; i++)
         dict.items.nodes[2 * listed + i] = later->items.nodes[i];
     reshard_status status = enter_dict(w, &dict, parent, name_bytes, depth);
-    rs_release(w->arena->context, (void *)dict.items.nodes, bytes);
+    rs_release(w->arena->context, (void *)dict.items.nodes);
     return status;
 }
 
@@ -362,6 +362,6 @@ reshard_status rs_torch_walk(rs_arena *arena, const char *what, const rs_pickle 
     if (status == RESHARD_OK)
         status = first.key.bytes != NULL ? step_down(&w, root, &first, 0, 0)
                                          : enter(&w, root, NULL, 0, 0);
-    rs_release(arena->context, w.marks, bytes + 1);
+    rs_release(arena->context, w.marks);
     return status;
 }

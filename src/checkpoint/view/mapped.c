@@ -433,7 +433,7 @@ static reshard_status make_all(making *m, const rs_map_choice *choice, int64_t r
                      m->object_count == 1 ? "is" : "are");
     if (status == RESHARD_OK)
         status = say_result(order, choice, m, read);
-    rs_release(context, items, room * sizeof *items);
+    rs_release(context, items);
     return status;
 }
 

@@ -91,6 +91,6 @@ reshard_status rs_mapped_compare(const rs_mapped *mapped, const rs_team *team)
     for (int64_t i = team->rank; status == RESHARD_OK && i < mapped->check_count;
          i += team->rank_count)
         status = compare_tensor(&c, &mapped->checks[i]);
-    rs_release(team->context, c.memory, 3 * PART_BYTES);
+    rs_release(team->context, c.memory);
     return rs_team_agree(team, status);
 }

@@ -76,7 +76,7 @@ static reshard_status read_own(reshard_context *context, const reshard_conversio
     if (status != RESHARD_OK)
         return rs_fail_within(status, "map \"%.200s\"", path);
     status = parse(context, slash != NULL ? slash + 1 : path, read, bytes, digest, out_map);
-    rs_release(context, read, bytes + 1);
+    rs_release(context, read);
     return status;
 }
 

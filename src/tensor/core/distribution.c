@@ -32,11 +32,10 @@ void rs_distribution_release(rs_distribution *distribution)
     rs_flight_destroy(distribution->flight);
     for (int64_t i = 0; i < distribution->shard_count; i++)
         reshard_tensor_release(distribution->shards[i]);
-    rs_release(distribution->context, distribution->shards,
-               (size_t)distribution->shard_count * sizeof *distribution->shards);
+    rs_release(distribution->context, distribution->shards);
     reshard_layout_release(distribution->layout);
     rs_exec_cache_release(distribution->cache);
-    rs_release(distribution->context, distribution, sizeof *distribution);
+    rs_release(distribution->context, distribution);
 }
 
 reshard_status rs_distribution_bare(reshard_context *context, rs_exec_cache *cache,

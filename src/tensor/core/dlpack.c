@@ -143,7 +143,7 @@ typedef struct holder {
 static void delete_holder(holder *h)
 {
     reshard_tensor_release(h->tensor);
-    rs_release(h->context, h, sizeof *h);
+    rs_release(h->context, h);
 }
 
 static void delete_old(reshard_dl_managed *self)

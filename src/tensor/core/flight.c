@@ -80,5 +80,5 @@ void rs_flight_destroy(rs_flight *flight)
         return;
     (void)rs_flight_land(flight->tensor); /* nobody wants the result, nor an error of it */
     reshard_layout_release(flight->back);
-    rs_release(flight->context, flight, sizeof *flight);
+    rs_release(flight->context, flight);
 }

@@ -43,8 +43,8 @@ static reshard_status list_ends(reshard_context *context, const reshard_tensor *
 
 static void release_ends(ends *e)
 {
-    rs_release(e->context, e->sources, (size_t)e->source_count * sizeof *e->sources);
-    rs_release(e->context, e->targets, (size_t)e->target_count * sizeof *e->targets);
+    rs_release(e->context, e->sources);
+    rs_release(e->context, e->targets);
 }
 
 reshard_status rs_move_begin(reshard_context *context, reshard_status status,

@@ -22,7 +22,7 @@ static void pop(void)
     rs_thread_state *state = rs_thread_state_get();
     rs_hook_pair *entry = state->hooks;
     state->hooks = entry->outer;
-    rs_release(entry->context, entry, sizeof *entry);
+    rs_release(entry->context, entry);
 }
 
 static bool is_on_stack(const rs_hook_pair *entry)
@@ -82,7 +82,7 @@ static void free_tensors(reshard_scope *scope)
 {
     for (int64_t i = scope->count - 1; i >= 0; i--)
         reshard_tensor_release(scope->tensors[i]);
-    rs_release(scope->context, scope->tensors, (size_t)scope->capacity * sizeof *scope->tensors);
+    rs_release(scope->context, scope->tensors);
     reshard_group_release(scope->group);
     scope->tensors = NULL;
     scope->group = NULL;
@@ -143,7 +143,7 @@ reshard_status reshard_scope_close(reshard_scope *scope)
         reshard_status status = rs_scope_leave(inner);
         if (status != RESHARD_OK && !last)
             (void)rs_scope_fail(status); /* the enclosing scope reports it */
-        rs_release(inner->context, inner, sizeof *inner);
+        rs_release(inner->context, inner);
         if (last)
             return status;
     }

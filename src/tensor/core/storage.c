@@ -34,7 +34,7 @@ static void unmap(void *user)
     mapped *m = user;
     if (m->mapping.bytes != NULL)
         rs_file_unmap(&m->mapping);
-    rs_release(m->context, m, sizeof *m);
+    rs_release(m->context, m);
 }
 
 static reshard_status check_offset(const char *path, uint64_t offset, reshard_dtype dtype)
@@ -102,7 +102,7 @@ static void give_back(void *user)
     shared *s = user;
     reshard_group_free(s->group, s->memory);
     reshard_group_release(s->group);
-    rs_release(s->context, s, sizeof *s);
+    rs_release(s->context, s);
 }
 
 reshard_status reshard_tensor_create_shared(reshard_context *context, reshard_group *group,

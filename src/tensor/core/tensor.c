@@ -77,7 +77,7 @@ static void release_storage(rs_storage *storage)
         storage->release(storage->user);
     if (storage->forget_attachment != NULL)
         storage->forget_attachment(storage->attachment);
-    rs_release(storage->context, storage, sizeof *storage);
+    rs_release(storage->context, storage);
 }
 
 reshard_status rs_count_bytes(reshard_dtype dtype, int64_t volume, size_t *out_bytes)
@@ -318,7 +318,7 @@ void reshard_tensor_release(reshard_tensor *tensor)
         ((const rs_node_head *)(const void *)tensor->node)->release(tensor->node);
     rs_distribution_release(tensor->distribution);
     release_storage(tensor->storage);
-    rs_release(tensor->context, tensor, sizeof *tensor);
+    rs_release(tensor->context, tensor);
 }
 
 /* ---- queries --------------------------------------------------------------------------------- */

@@ -148,7 +148,7 @@ static reshard_status find_axes(const char *what, const reshard_tensor *tensor, 
                 .axis = axis,
                 .placement = {.kind = RESHARD_SHARD, .dim = 0, .rule = RESHARD_CHUNK}};
     }
-    rs_outlines_release(group, all);
+    rs_release(NULL, all);
     if (count > 0)
         status = reshard_spec_create(rs_scope_context(), mesh, count, cuts, out_rows);
     return status;

@@ -48,7 +48,7 @@ static void forget_ends(void *extra)
     reshard_layout_release(e->target);
     reshard_layout_release(e->summed);
     rs_exec_cache_release(e->cache);
-    rs_release(e->context, e, sizeof *e);
+    rs_release(e->context, e);
 }
 
 /* ---- agreeing on shapes ---------------------------------------------------------------------- */
@@ -138,7 +138,7 @@ static reshard_status gather_counts(const exchange *x, int64_t **out_sent)
                              rows, x->receive_rows[i]);
     }
     if (sent != NULL && status != RESHARD_OK)
-        rs_release(NULL, sent, bytes * (size_t)size);
+        rs_release(NULL, sent);
     else
         *out_sent = sent;
     return status;
@@ -200,7 +200,7 @@ static reshard_status make_row_ends(const exchange *x, const rs_outline *whole,
     for (size_t i = 0; i < size; i++)
         rows[i] = all[i].shape[0];
     reshard_status status = make_ends(x, whole, rows, sent, out_ends);
-    rs_release(NULL, rows, size * sizeof *rows);
+    rs_release(NULL, rows);
     return status;
 }
 
@@ -276,7 +276,6 @@ static reshard_tensor *carry_out(exchange *x, reshard_tensor *tensor)
     ends *e = NULL;
     int64_t *sent = NULL;
     reshard_tensor *local = NULL;
-    size_t size = (size_t)reshard_group_size(x->group);
     mine.number = request_number(x);
     reshard_status status = RESHARD_OK;
     if (tensor->distribution != NULL)
@@ -295,9 +294,9 @@ static reshard_tensor *carry_out(exchange *x, reshard_tensor *tensor)
             status = run(e, tensor, &local);
         else if (e == NULL && !rs_scope_has_told(rs_thread_state_get()->scope, x->group))
             status = rs_agree(x->group, status, x->name);
-        rs_outlines_release(x->group, all);
+        rs_release(NULL, all);
     }
-    rs_release(NULL, sent, size * size * sizeof *sent);
+    rs_release(NULL, sent);
     rs_extents input = rs_extents_of(tensor);
     bool keeps = e != NULL && needs_values(e->source);
     rs_recipe recipe = {.name = x->name,

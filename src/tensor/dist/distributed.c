@@ -183,7 +183,7 @@ reshard_status reshard_tensor_shard(reshard_context *context, reshard_group *gro
     }
     if (status == RESHARD_OK)
         made->requires_grad = mine.requires_grad != 0;
-    rs_outlines_release(group, all);
+    rs_release(NULL, all);
     reshard_layout_release(layout);
     reshard_tensor_release(whole);
     if (status == RESHARD_OK)
@@ -284,8 +284,8 @@ static reshard_status infer_layout(reshard_context *context, reshard_group *grou
         status = reshard_spec_infer(context, all[0].ndim, all[0].shape, count, shards, &spec);
     }
     status = rs_layout_take(context, status, spec, all[0].ndim, all[0].shape, out_layout);
-    rs_release(context, pieces, piece_bytes);
-    rs_release(context, shards, shard_bytes);
+    rs_release(context, pieces);
+    rs_release(context, shards);
     return status;
 }
 
@@ -327,7 +327,7 @@ static reshard_status place_shards(reshard_context *context, rs_exec_cache *cach
     if (status == RESHARD_OK)
         status = rs_distributed_wrap(context, cache, layout, dtype, placed, out_tensor);
     reshard_shards_destroy(shards);
-    rs_release(context, placed, bytes);
+    rs_release(context, placed);
     return status;
 }
 
@@ -346,11 +346,11 @@ static reshard_status gather_places(reshard_context *context, reshard_group *gro
     status = rs_agree(group, status, "from_shards");
     if (status == RESHARD_OK)
         status = reshard_group_gather_bytes(group, mine, bytes, all);
-    rs_release(context, mine, bytes);
+    rs_release(context, mine);
     if (status == RESHARD_OK)
         *out_places = all;
     else
-        rs_release(context, all, total);
+        rs_release(context, all);
     return status;
 }
 
@@ -399,10 +399,10 @@ reshard_status reshard_tensor_from_shards(reshard_context *context, reshard_grou
         made = NULL;
     }
     reshard_tensor_release(made);
-    rs_release(context, places, (size_t)most * sizeof *places * (size_t)reshard_group_size(group));
+    rs_release(context, places);
     reshard_layout_release(layout);
     rs_exec_cache_release(cache);
-    rs_outlines_release(group, all);
+    rs_release(NULL, all);
     return status;
 }
 

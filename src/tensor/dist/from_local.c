@@ -180,7 +180,7 @@ static reshard_status make_ragged(const puzzle *p, reshard_layout **out_layout)
     reshard_status status =
         reshard_spec_create(p->context, (reshard_mesh *)p->mesh, count, cuts, &spec);
     status = rs_layout_take(p->context, status, spec, p->ndim, p->shape, out_layout);
-    rs_release(p->context, sizes, bytes);
+    rs_release(p->context, sizes);
     return status;
 }
 
@@ -226,7 +226,7 @@ static void forget_origin(void *extra)
     reshard_layout_release(o->layout);
     reshard_layout_release(o->gradient_layout);
     rs_exec_cache_release(o->cache);
-    rs_release(o->context, o, sizeof *o);
+    rs_release(o->context, o);
 }
 
 static reshard_status make_origin(reshard_group *group, const reshard_spec *spec,
@@ -319,7 +319,7 @@ reshard_tensor *reshard_tensor_from_local(reshard_tensor *local, reshard_group *
         if (status == RESHARD_OK)
             memcpy(digest, o->layout->digest, sizeof digest);
         status = rs_agree_on(group, status, digest, "from_local", 0, NULL);
-        rs_outlines_release(group, all);
+        rs_release(NULL, all);
     }
     rs_extents input = rs_extents_of(local);
     bool keeps = o != NULL && o->layout->partial && rs_layout_reduction(o->layout) != RESHARD_SUM;

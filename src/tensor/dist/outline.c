@@ -57,13 +57,8 @@ reshard_status rs_outlines_gather(reshard_group *group, reshard_status status, c
     if (status == RESHARD_OK)
         *out_all = all;
     else
-        rs_outlines_release(group, all);
+        rs_release(NULL, all);
     return status;
-}
-
-void rs_outlines_release(reshard_group *group, rs_outline *all)
-{
-    rs_release(NULL, all, (size_t)reshard_group_size(group) * sizeof *all);
 }
 
 reshard_status rs_make_empty(reshard_dtype dtype, int32_t ndim, const int64_t *shape,

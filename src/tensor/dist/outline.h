@@ -19,10 +19,9 @@ rs_outline rs_outline_of(const reshard_tensor *tensor);
 bool rs_outline_same(const rs_outline *a, const rs_outline *b);
 
 /* Collective. Agrees on `status`, then gives every rank the outlines of all ranks, to be released
- * with rs_outlines_release. Error texts begin with `what`. */
+ * with rs_release(NULL, ..). Error texts begin with `what`. */
 reshard_status rs_outlines_gather(reshard_group *group, reshard_status status, const char *what,
                                   const rs_outline *mine, rs_outline **out_all);
-void rs_outlines_release(reshard_group *group, rs_outline *all);
 
 /* Makes an empty tensor for a rank without a shard: 0 rows, and the other sizes as given. */
 reshard_status rs_make_empty(reshard_dtype dtype, int32_t ndim, const int64_t *shape,

@@ -115,16 +115,15 @@ static void forget_insides(void *extra)
     insides *in = extra;
     if (in == NULL)
         return;
-    int64_t leaf_count = in->shard_count * in->input_count;
     drop_graphs(in);
     reshard_shards_destroy(in->shards);
-    rs_release(in->context, in->outputs, (size_t)in->shard_count * sizeof *in->outputs);
-    rs_release(in->context, in->leaves, (size_t)leaf_count * sizeof *in->leaves);
+    rs_release(in->context, in->outputs);
+    rs_release(in->context, in->leaves);
     for (int32_t i = 0; i < in->input_count; i++)
         reshard_layout_release(in->gradient_layouts[i]);
     reshard_layout_release(in->output_gradient_layout);
     rs_exec_cache_release(in->cache);
-    rs_release(in->context, in, sizeof *in);
+    rs_release(in->context, in);
 }
 
 static reshard_status make_insides(const rs_spread *spread, insides **out_insides)
@@ -261,7 +260,7 @@ static void forget_place(void *user, void *object)
 {
     (void)user;
     place *p = object;
-    rs_release(p->context, p, sizeof *p);
+    rs_release(p->context, p);
 }
 
 static reshard_status run_forward(insides *in, const rs_spread *spread)
@@ -334,7 +333,7 @@ static void hand_out(rs_node *node, insides *in, reshard_tensor **out_gradients)
         if (status == RESHARD_OK)
             out_gradients[k] = rs_scope_own(made);
     }
-    rs_release(context, shards, (size_t)in->shard_count * sizeof *shards);
+    rs_release(context, shards);
     if (status != RESHARD_OK)
         (void)rs_scope_fail(status);
 }

@@ -219,7 +219,7 @@ static reshard_status step(const pass *p, rs_node *node)
         }
     }
     reshard_status status = rs_scope_leave(&scope);
-    rs_release(p->context, gradients, (size_t)node->input_count * sizeof *gradients);
+    rs_release(p->context, gradients);
     drop_gradients(node);
     if (!p->retain) {
         rs_node_forget_saved(node);
@@ -335,11 +335,6 @@ static reshard_status go(const pass *p, reshard_tensor *tensor, reshard_tensor *
     return status;
 }
 
-static void release_pass(pass *p)
-{
-    rs_release(p->context, p->nodes, (size_t)p->capacity * sizeof *p->nodes);
-}
-
 reshard_status rs_backward_local(reshard_tensor *tensor, reshard_tensor *gradient, bool retain)
 {
     assert(tensor->distribution == NULL && gradient->distribution == NULL);
@@ -347,7 +342,7 @@ reshard_status rs_backward_local(reshard_tensor *tensor, reshard_tensor *gradien
     reshard_status status = collect(&p, tensor->node);
     if (status == RESHARD_OK)
         status = go(&p, tensor, gradient, NULL);
-    release_pass(&p);
+    rs_release(p.context, p.nodes);
     return status;
 }
 
@@ -373,7 +368,7 @@ reshard_status reshard_backward(reshard_tensor *tensor, reshard_tensor *gradient
     if (status == RESHARD_OK)
         status = go(&p, tensor, gradient, group);
     reshard_tensor_release(one);
-    release_pass(&p);
+    rs_release(p.context, p.nodes);
     if (status != RESHARD_OK)
         (void)rs_scope_fail(status); /* for callers who look only when they close the scope */
     return status;

@@ -54,7 +54,7 @@ static reshard_status add_shards(const reshard_tensor *a, const reshard_tensor *
         status = rs_distributed_wrap(context, x->cache, x->layout, a->dtype, sums, out_sum);
     while (made > 0)
         reshard_tensor_release(sums[--made]);
-    rs_release(context, sums, (size_t)x->shard_count * sizeof *sums);
+    rs_release(context, sums);
     return status;
 }
 

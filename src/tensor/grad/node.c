@@ -48,11 +48,10 @@ static rs_node *free_one(rs_node *node, rs_node *list)
     for (int32_t i = 0; i < node->output_count; i++)
         reshard_tensor_release(node->gradients[i]);
     reshard_group_release(node->group);
-    rs_release(node->context, node->inputs, (size_t)node->input_count * sizeof *node->inputs);
-    rs_release(node->context, node->gradients,
-               (size_t)node->output_count * sizeof *node->gradients);
-    rs_release(node->context, node->saved, (size_t)node->saved_count * sizeof *node->saved);
-    rs_release(node->context, node, sizeof *node + node->facts_bytes);
+    rs_release(node->context, node->inputs);
+    rs_release(node->context, node->gradients);
+    rs_release(node->context, node->saved);
+    rs_release(node->context, node);
     return list;
 }
 

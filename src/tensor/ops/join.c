@@ -47,7 +47,7 @@ static size_t sizes_bytes(int32_t count)
 static void forget_sizes(void *extra)
 {
     sizes *s = extra;
-    rs_release(s->context, s, sizes_bytes(s->count));
+    rs_release(s->context, s);
 }
 
 /* items NULL: the caller fills them in. */

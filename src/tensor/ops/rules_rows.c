@@ -62,7 +62,7 @@ reshard_status rs_spread_transpose(reshard_tensor *tensor, int32_t a, int32_t b,
         status = rs_distributed_wrap(context, distribution->cache, layout, tensor->dtype, shards,
                                      out_tensor);
     reshard_layout_release(layout);
-    rs_release(context, shards, bytes);
+    rs_release(context, shards);
     return status;
 }
 

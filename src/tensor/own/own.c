@@ -32,8 +32,8 @@ static void forget_record(void *extra)
     for (int32_t i = 0; i < RS_OWN_MOST; i++)
         reshard_layout_release(r->input_layouts[i]);
     rs_exec_cache_release(r->cache);
-    rs_release(r->context, r->data, r->operation.data_bytes);
-    rs_release(r->context, r, sizeof *r);
+    rs_release(r->context, r->data);
+    rs_release(r->context, r);
 }
 
 static reshard_operation_output describe(const reshard_tensor *tensor)
@@ -223,7 +223,7 @@ static reshard_status join_parts(const making *m, reshard_tensor **out_outputs)
         status = rs_distributed_wrap(m->context, r->cache, r->layouts.outputs[k],
                                      r->outputs[k].dtype, shards, &out_outputs[k]);
     }
-    rs_release(m->context, shards, (size_t)r->part_count * sizeof *shards);
+    rs_release(m->context, shards);
     return status;
 }
 
@@ -252,8 +252,8 @@ static void clear_making(making *m)
         reshard_tensor_release(m->outputs[i]);
     for (int64_t i = 0; m->saved != NULL && i < saved; i++)
         reshard_tensor_release(m->saved[i]);
-    rs_release(m->context, m->outputs, (size_t)outputs * sizeof *m->outputs);
-    rs_release(m->context, m->saved, (size_t)saved * sizeof *m->saved);
+    rs_release(m->context, m->outputs);
+    rs_release(m->context, m->saved);
 }
 
 /* ---- running --------------------------------------------------------------------------------- */
@@ -286,7 +286,7 @@ static bool finish(const making *m, reshard_status status, reshard_tensor *const
                         .extra = r,
                         .forget_extra = forget_record};
     bool done = rs_op_end_many(&recipe, status, output_count, outputs);
-    rs_release(m->context, saved, (size_t)count * sizeof *saved);
+    rs_release(m->context, saved);
     return done;
 }
 

@@ -158,7 +158,7 @@ static reshard_status join_gradient(const backing *b, int32_t index, reshard_ten
     if (status == RESHARD_OK)
         status = rs_distributed_wrap(context, r->cache, r->layouts.gradients[index],
                                      r->inputs[index].dtype, shards, &made);
-    rs_release(context, shards, (size_t)r->part_count * sizeof *shards);
+    rs_release(context, shards);
     *out_gradient = rs_scope_finish(status, made);
     return rs_scope_failed();
 }
@@ -186,7 +186,7 @@ void rs_own_backward(rs_node *node, reshard_tensor *const *gradients,
     }
     for (int64_t i = 0; b.made != NULL && i < b.r->part_count * count; i++)
         reshard_tensor_release(b.made[i]);
-    rs_release(context, b.made, bytes);
+    rs_release(context, b.made);
     if (status != RESHARD_OK)
         (void)rs_scope_fail(status);
 }

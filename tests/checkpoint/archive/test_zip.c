@@ -64,7 +64,7 @@ static reshard_status read_zip(reshard_context *context, const char *path)
             status = rs_zip_read_all(zip, member, 5, &bytes, &count);
         if (status == RESHARD_OK) {
             assert_string_equal(bytes, i == 0 ? "hello" : "");
-            rs_release(context, bytes, count + 1);
+            rs_release(context, bytes);
         }
     }
     rs_zip_destroy(zip);

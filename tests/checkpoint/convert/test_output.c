@@ -53,7 +53,7 @@ static void check_text(const char *expected)
     for (size_t i = 0; i < count && expected[i] != '\0'; i++)
         text[i] = expected[i] == '.' ? '.' : text[i];
     assert_string_equal(text, expected);
-    rs_release(NULL, text, count + 1);
+    rs_release(NULL, text);
 }
 
 /* Appends to the journal, or cuts it. */
