@@ -162,17 +162,22 @@ WIDEST static inline __m512i bring_four_back(__m512i blocks, __m512i constants, 
                                      _mm512_clmulepi64_epi128(blocks, constants, 0x11), next, 0x96);
 }
 
+/* Brings a sum back over four blocks, and adds each. By shifts of the register, because memory on the
+ * stack would need an alignment that gcc 12 does not give it under AddressSanitizer. */
+WIDEST static inline __m128i join_four(__m128i sum, __m512i four, __m128i constants)
+{
+    for (int i = 0; i < 4; i++) {
+        sum = _mm_xor_si128(bring_back(sum, constants), _mm512_castsi512_si128(four));
+        four = _mm512_alignr_epi64(four, four, 2);
+    }
+    return sum;
+}
+
 /* Joins the eight blocks of two registers. */
 WIDEST static inline __m128i join_all(__m512i first, __m512i second, const rs_modulus *modulus)
 {
-    unsigned char bytes[128];
     __m128i constants = load_pair(modulus->back_16);
-    _mm512_storeu_si512((void *)bytes, first);
-    _mm512_storeu_si512((void *)(bytes + 64), second);
-    __m128i sum = load_block(bytes);
-    for (int i = 1; i < 8; i++)
-        sum = _mm_xor_si128(bring_back(sum, constants), load_block(bytes + 16 * i));
-    return sum;
+    return join_four(join_four(_mm_setzero_si128(), first, constants), second, constants);
 }
 
 /* Like fold_wide_groups, in two registers of four blocks each. */

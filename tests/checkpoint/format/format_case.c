@@ -2,6 +2,7 @@
 /* format_case.c - files by hand. Nothing here but writing of targets goes through the formats. */
 #define _XOPEN_SOURCE 700
 #include "tests/checkpoint/format/format_case.h"
+#include "base/context.h"
 
 #include "tests/support/info.h"
 
@@ -212,5 +213,5 @@ void format_case_is_safetensors(const char *name, const char *header, const char
     for (size_t i = 8 + text; i < 8 + length; i++)
         assert_int_equal(bytes[i], ' ');
     assert_string_equal(bytes + 8 + length, data);
-    free(bytes);
+    rs_release(NULL, bytes);
 }
