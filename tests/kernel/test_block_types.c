@@ -32,6 +32,17 @@ static void fill_blocks(uint8_t *blocks, size_t bytes, int trial)
     }
 }
 
+/* Bit for bit. Only where two NaNs meet, which of them comes out is the compiler's choice. */
+static void check_same(const char *type, const float *plain, const float *best, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (memcmp(&plain[i], &best[i], sizeof plain[i]) != 0 &&
+            !(isnan(plain[i]) && isnan(best[i])))
+            fail_msg("%s: value %zu is %a, and %a in vectors", type, i, (double)plain[i],
+                     (double)best[i]);
+    }
+}
+
 static void test_block_types__all_processors(void **state)
 {
     static uint8_t memory[BLOCKS * BLOCK_BYTES_MAX];
@@ -55,7 +66,7 @@ static void test_block_types__all_processors(void **state)
             fill_blocks(blocks, BLOCKS * (size_t)type->bytes, trial);
             type->decode(blocks, BLOCKS, plain);
             other->decode(blocks, BLOCKS, best);
-            assert_memory_equal(plain, best, (size_t)type->elements * BLOCKS * sizeof(float));
+            check_same(type->name, plain, best, (size_t)type->elements * BLOCKS);
         }
         decoded += type->decode != NULL;
     }
