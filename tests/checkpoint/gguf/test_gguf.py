@@ -151,9 +151,9 @@ class GgufTest(support.CommandTest):
         self.read_text("verify", self.at("m.gguf"), self.at("out"))
 
     def test_cut_and_small_memory(self):
-        """Columns of quantised rows, in blocks that begin and end inside of one."""
+        """Columns of quantised rows, in blocks that begin and end inside of one. Long rows are read in parts, too."""
         tensors = [self.quantised("a", "Q4_K", 96, 3), self.quantised("b", "Q6_K", 40, 5), self.quantised("c", "Q5_1", 64, 40),
-                   self.quantised("d", "NVFP4", 64, 20)]
+                   self.quantised("d", "NVFP4", 64, 20), self.quantised("e", "Q5_1", 2, 6251)]
         gguf.write(self.at("m.gguf"), [], tensors)
         with open(self.at("r.rules"), "w", encoding="utf-8") as file:
             file.write("* S(1)@tp\n")
