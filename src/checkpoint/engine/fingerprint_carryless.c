@@ -162,8 +162,8 @@ WIDEST static inline __m512i bring_four_back(__m512i blocks, __m512i constants, 
                                      _mm512_clmulepi64_epi128(blocks, constants, 0x11), next, 0x96);
 }
 
-/* Brings a sum back over four blocks, and adds each. By shifts of the register, because memory on
- * the stack would need an alignment that gcc 12 does not give it under AddressSanitizer. */
+/* Brings a sum back over four blocks, and adds each. The register is shifted; storing it on the
+ * stack faults in what gcc 12 compiles for AddressSanitizer. */
 WIDEST static inline __m128i join_four(__m128i sum, __m512i four, __m128i constants)
 {
     for (int i = 0; i < 4; i++) {
