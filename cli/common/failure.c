@@ -95,7 +95,9 @@ static void add_option(char message[MESSAGE_BYTES], reshard_hint hint, const cha
     };
 #undef DRAFT
     size_t length = strlen(message);
-    if (hint == RESHARD_HINT_SET_KEY)
+    if (hint == RESHARD_HINT_ONLY)
+        (void)snprintf(message + length, MESSAGE_BYTES - length, " (--only %s)", subject);
+    else if (hint == RESHARD_HINT_SET_KEY)
         (void)snprintf(message + length, MESSAGE_BYTES - length, "; --set %s=N gives it one",
                        subject[0] != '\0' ? subject : "KEY");
     else if (hint < RESHARD_HINT_COUNT && options[hint] != NULL)

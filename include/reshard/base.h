@@ -182,6 +182,7 @@ RESHARD_API const char *reshard_reduction_name(reshard_reduction reduction);
  *   DEQUANTIZE   quantised weights have to be dequantised, to a dtype to be chosen (.dequantize)
  *   LIKE         a file to follow has to be given (.like)
  *   BLOCK_TYPE   another type of the format has to be chosen (.dtypes), such as q8_0
+ *   ONLY         the source is nested; the subject is its part to be taken alone (.only)
  */
 #define RESHARD_HINT_LIST(X)         \
     X(NONE, 0, "none")               \
@@ -197,7 +198,8 @@ RESHARD_API const char *reshard_reduction_name(reshard_reduction reduction);
     X(FINISH, 10, "finish")          \
     X(DEQUANTIZE, 11, "dequantize")  \
     X(LIKE, 12, "like")              \
-    X(BLOCK_TYPE, 13, "block-type")
+    X(BLOCK_TYPE, 13, "block-type")  \
+    X(ONLY, 14, "only")
 
 typedef enum reshard_hint {
 #define RESHARD_HINT_ENUM(name, number, text) RESHARD_HINT_##name = (number),

@@ -43,6 +43,10 @@ typedef reshard_status (*reshard_rank_fn)(void *user, reshard_group *group);
 /*
  * Runs `body` on `size` ranks, each a thread of this process that sees all memory, and returns when
  * all have finished. The status and error text are those of the first rank that failed. Local.
+ *
+ * If this thread may run on as many cores as there are ranks, a rank that waits stays awake for up
+ * to a millisecond or so, and one that finds itself on the core of another one moves to a free core
+ * (by sched_setaffinity; afterwards it may run where it might before).
  */
 RESHARD_API reshard_status reshard_group_run(reshard_context *context, int32_t size,
                                              reshard_rank_fn body, void *user);

@@ -144,6 +144,7 @@ _ARGUMENTS = {
     "DEQUANTIZE": ' (dequantize=, as in dequantize="bf16")',
     "LIKE": ' (like=, as in like="base.gguf")',
     "BLOCK_TYPE": ' (dtype=, as in dtype="q8_0")',
+    "ONLY": ' (only="%s")',
 }
 HINTS: Dict[str, int] = {name: int(getattr(_native, "RESHARD_HINT_" + name)) for name in _ARGUMENTS}
 _NAMES = {number: name for name, number in HINTS.items()}
@@ -154,7 +155,7 @@ def make_error(status: int, found: Any) -> Error:
     text, name = found.text.decode("utf-8", "replace"), _NAMES.get(found.hint)
     subject = found.subject.decode("utf-8", "surrogateescape")
     words = _ARGUMENTS[name] if name is not None else ""
-    error = KINDS.get(status, Error)(text + (words % (subject or "KEY") if name == "SET_KEY" else words))
+    error = KINDS.get(status, Error)(text + (words % (subject or "KEY") if "%s" in words else words))
     error.status, error.text, error.subject = status, text, subject
     error.hint = name.lower().replace("_", "-") if name is not None else None
     error.rank = found.rank if found.has_rank else None

@@ -360,7 +360,8 @@ static int64_t compare(int64_t a, int64_t b)
 }
 
 /* Copies and fills come first, then combinations by contributor and additions by rank, because
- * results depend on that order. Apart from that, by link, then by place in the target. */
+ * results depend on that order. Apart from that, by link, where those that run together are
+ * neighbours, then by place in the target. */
 static int compare_operations(const void *a, const void *b)
 {
     const rs_operation *x = a, *y = b;
@@ -372,6 +373,8 @@ static int compare_operations(const void *a, const void *b)
         order = compare(x->peer, y->peer);
     if (order == 0)
         order = compare(x->link, y->link);
+    if (order == 0)
+        order = compare(y->together, x->together);
     if (order == 0)
         order = compare(x->target_slot, y->target_slot);
     if (order == 0)

@@ -234,12 +234,12 @@ void rs_copy_run_part(const rs_copy *copy, const void *source, void *target, int
 
 static void run_measured(const rs_copy *copy, const void *source, void *target)
 {
-    rs_choice choice = rs_choice_begin(copy->bytes);
+    rs_choice choice = rs_choice_begin_copy(copy->bytes);
     rs_copy chosen = *copy;
-    chosen.plane.streams = choice.streams;
+    chosen.plane.streams = choice.second;
     rs_copy_run_part(&chosen, source, target, 0, rs_copy_outer_count(copy));
     rs_copy_fence();
-    rs_choice_end(&choice, copy->bytes);
+    rs_choice_end_copy(&choice, copy->bytes);
 }
 
 void rs_copy_run(const rs_copy *copy, const void *source, void *target)

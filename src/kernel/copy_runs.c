@@ -3,10 +3,15 @@
  * copy_runs.c - copies long runs, and has the streaming that all kernels use.
  *
  * Streaming stores are cheap, so the speed is that of reading. The processor prefetches within a
- * page of 4 KiB but not into the next one. So several pages are read side by side, and short rows
- * with gaps between them are prefetched explicitly.
+ * page of 4 KiB but not into the next one. Against that there are two ways. Several pages are read
+ * side by side, and short rows with gaps between them are prefetched explicitly; or rows are read
+ * in order, and prefetched two pages ahead. Which is faster, by up to a half, is a matter of the
+ * processor, so parts of large copies are timed.
  */
 #include "kernel/kernels.h"
+
+#include "base/checked.h"
+#include "kernel/choice.h"
 
 #if RS_X86
 #include <immintrin.h>
@@ -39,21 +44,32 @@ static void stream_lines_sse2(unsigned char *target, const unsigned char *source
     }
 }
 
-/* The lines to prefetch: one of each row of a block in turn, so that they come from several pages
- * at once. One line is prefetched for each line that is written. */
+/* The lines to prefetch, one for each line that is written: `step` bytes apart and, after each
+ * `count` of them, `jump` bytes further on. */
 typedef struct advance {
-    uintptr_t block;
-    int64_t step;
-    int64_t row, column;
+    uintptr_t at;
+    int64_t step, jump;
+    int64_t count, left;
 } advance;
 
 RS_INLINE void ask_for_line(advance *next)
 {
-    rs_prefetch(next->block + (uintptr_t)(next->row * next->step + next->column));
-    if (++next->row == BLOCK_ROWS) {
-        next->row = 0;
-        next->column += RS_LINE_BYTES;
+    rs_prefetch(next->at);
+    next->at += (uintptr_t)next->step;
+    if (--next->left == 0) {
+        next->left = next->count;
+        next->at += (uintptr_t)next->jump;
     }
+}
+
+/* One line of each row of a block in turn, so that they come from several pages at once. */
+static advance ask_for_block(const unsigned char *block, int64_t step)
+{
+    return (advance){.at = (uintptr_t)block,
+                     .step = step,
+                     .jump = RS_LINE_BYTES - BLOCK_ROWS * step,
+                     .count = BLOCK_ROWS,
+                     .left = BLOCK_ROWS};
 }
 
 /* Two stores per line instead of four leave more room for loads in flight. */
@@ -145,8 +161,8 @@ static void stream_long(rs_cpu cpu, int64_t bytes, const unsigned char *source,
     rs_stream(cpu, target + at, source + at, (size_t)(bytes - at));
 }
 
-void rs_stream_rows(rs_cpu cpu, int64_t rows, int64_t bytes, const unsigned char *source,
-                    int64_t source_step, unsigned char *target, int64_t target_step)
+void rs_stream_by_pages(rs_cpu cpu, int64_t rows, int64_t bytes, const unsigned char *source,
+                        int64_t source_step, unsigned char *target, int64_t target_step)
 {
     int64_t row = 0;
     bool asks = source_step != bytes && bytes <= SHORT_BYTES;
@@ -161,16 +177,86 @@ void rs_stream_rows(rs_cpu cpu, int64_t rows, int64_t bytes, const unsigned char
         for (; row + SIDE_ROWS * BLOCK_ROWS <= rows; row += SIDE_ROWS * BLOCK_ROWS)
             stream_blocks(cpu, bytes, source + row * source_step, target + row * target_step,
                           target_step);
-    advance next = {.step = source_step};
+    advance next = {0};
     for (; row < rows; row++) {
-        if (row % BLOCK_ROWS == 0) {
-            next.block = (uintptr_t)source + (uintptr_t)((row + BLOCK_ROWS) * source_step);
-            next.row = 0;
-            next.column = 0;
-        }
+        if (row % BLOCK_ROWS == 0)
+            next = ask_for_block(source + (row + BLOCK_ROWS) * source_step, source_step);
         stream_run(cpu, target + row * target_step, source + row * source_step, (size_t)bytes,
                    asks && row + BLOCK_ROWS < rows ? &next : NULL);
     }
+}
+
+/* ---- in order -------------------------------------------------------------------------------- */
+
+#define AHEAD_BYTES 8192
+
+/* The lines AHEAD_BYTES further on than a row, where the gaps between rows do not count. */
+static advance ask_ahead(const unsigned char *row, int64_t bytes, int64_t step)
+{
+    int64_t column = AHEAD_BYTES % bytes, lines = rs_divide_up(bytes, RS_LINE_BYTES);
+    return (advance){.at = (uintptr_t)row + (uintptr_t)(AHEAD_BYTES / bytes * step + column),
+                     .step = RS_LINE_BYTES,
+                     .jump = step - lines * RS_LINE_BYTES,
+                     .count = lines,
+                     .left = rs_divide_up(bytes - column, RS_LINE_BYTES)};
+}
+
+void rs_stream_in_order(rs_cpu cpu, int64_t rows, int64_t bytes, const unsigned char *source,
+                        int64_t source_step, unsigned char *target, int64_t target_step)
+{
+    const advance first = ask_ahead(source, bytes, source_step);
+    for (int64_t row = 0; row < rows; row++) {
+        advance next = first;
+        next.at += (uintptr_t)(row * source_step);
+        stream_run(cpu, target + row * target_step, source + row * source_step, (size_t)bytes,
+                   &next);
+    }
+}
+
+/* ---- parts that are timed -------------------------------------------------------------------- */
+
+/* Of parts of at most 1 MiB, if they are large enough for the time to say something.
+ * Rows are parted by turns of blocks. */
+#define TIMED_BYTES_MAX ((int64_t)1 << 20)
+#define TIMED_BYTES_MIN ((int64_t)1 << 17)
+#define TIMED_ROWS (SIDE_ROWS * BLOCK_ROWS)
+
+/* Of all rows that this process streams: short, longer and long ones, with and without gaps. */
+static rs_choice_record orders[3][2];
+
+static rs_choice_record *find_order(int64_t bytes, int64_t source_step)
+{
+    int length = bytes <= SHORT_BYTES ? 0 : bytes < LONG_BYTES ? 1 : 2;
+    return &orders[length][source_step != bytes];
+}
+
+static void stream_part(rs_cpu cpu, int64_t rows, int64_t bytes, const unsigned char *source,
+                        int64_t source_step, unsigned char *target, int64_t target_step)
+{
+    rs_choice_record *order = find_order(bytes, source_step);
+    const bool times = rows * bytes >= TIMED_BYTES_MIN;
+    rs_choice choice = {.second = rs_choice_best(order)};
+    if (times)
+        choice = rs_choice_start(order);
+    if (choice.second)
+        rs_stream_in_order(cpu, rows, bytes, source, source_step, target, target_step);
+    else
+        rs_stream_by_pages(cpu, rows, bytes, source, source_step, target, target_step);
+    if (times)
+        rs_choice_stop(&choice, (size_t)(rows * bytes));
+}
+
+void rs_stream_rows(rs_cpu cpu, int64_t rows, int64_t bytes, const unsigned char *source,
+                    int64_t source_step, unsigned char *target, int64_t target_step)
+{
+    int64_t part = rs_max(TIMED_BYTES_MAX / bytes / TIMED_ROWS, 1) * TIMED_ROWS;
+    if (bytes > TIMED_BYTES_MAX / TIMED_ROWS)
+        part = rs_max(TIMED_BYTES_MAX / bytes / SIDE_ROWS, 1) * SIDE_ROWS;
+    for (int64_t row = 0; row < rows; row += part)
+        for (int64_t at = 0; at < bytes; at += TIMED_BYTES_MAX)
+            stream_part(cpu, rs_min(rows - row, part), rs_min(bytes - at, TIMED_BYTES_MAX),
+                        source + row * source_step + at, source_step,
+                        target + row * target_step + at, target_step);
 }
 #else
 void rs_stream(rs_cpu cpu, unsigned char *target, const unsigned char *source, size_t bytes)

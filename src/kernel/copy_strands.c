@@ -88,3 +88,42 @@ bool rs_strands_find(rs_strands *strands, bool apart, int32_t count, const rs_co
     }
     return found == parts;
 }
+
+void rs_strands_copy_rests(const rs_strands *strands, int64_t row)
+{
+    const int64_t done = strands->columns;
+    for (int32_t k = 0; k < strands->count; k++) {
+        const rs_plane *plane = &strands->planes[k];
+        rs_units_copy(strands->sources[k] + row * plane->source_row + done * plane->source_column,
+                      plane->source_column,
+                      strands->targets[k] + row * plane->target_row + done * plane->target_column,
+                      plane->target_column, plane->unit, plane->columns - done);
+    }
+}
+
+void rs_strands_begin_row(const rs_strands *strands, int64_t row, rs_staging *stages)
+{
+    for (int32_t k = 0; k < strands->count; k++) {
+        const rs_plane *plane = &strands->planes[k];
+        if (row > 0 && plane->target_row == plane->columns * plane->unit)
+            continue;
+        if (row > 0)
+            rs_staging_end(&stages[k]);
+        rs_staging_begin(&stages[k], strands->targets[k] + row * plane->target_row);
+    }
+}
+
+void rs_strands_stage(const rs_strands *strands, int32_t strand, int64_t row, int64_t column,
+                      int64_t end, rs_staging *stage)
+{
+    const rs_plane *plane = &strands->planes[strand];
+    const unsigned char *source = strands->sources[strand] + row * plane->source_row;
+    while (column < end) {
+        int64_t count = rs_min(end - column, rs_staging_room(stage) / plane->unit);
+        rs_units_copy(source + column * plane->source_column, plane->source_column,
+                      rs_staging_next(stage), plane->unit, plane->unit, count);
+        column += count;
+        stage->fill += (size_t)(count * plane->unit);
+        rs_staging_flush(stage);
+    }
+}

@@ -56,13 +56,17 @@ static void unweave_rest(const unweave *by, const piece *what, int64_t done)
                       what->targets[k] + done * by->unit, by->unit, by->unit, what->length - done);
 }
 
-/* The number of blocks of which no vector reads or writes too much. */
+/* The number of blocks of which no vector reads or writes too much. It is asked once in a stage, so
+ * divisions would take as long as the copy. */
 static int64_t count_blocks(const unweave *by, const piece *what, int64_t reads, int64_t writes)
 {
     int64_t target_step = by->groups * by->unit, source_step = target_step * by->count;
-    int64_t readable = what->ahead < reads ? 0 : (what->ahead - reads) / source_step + 1;
-    int64_t writable = what->room < writes ? 0 : (what->room - writes) / target_step + 1;
-    return rs_min(what->length / by->groups, rs_min(readable, writable));
+    int64_t blocks = by->groups == 1 ? what->length : what->length / by->groups;
+    if (blocks > 0 && (blocks - 1) * source_step > what->ahead - reads)
+        blocks = what->ahead < reads ? 0 : (what->ahead - reads) / source_step + 1;
+    if (blocks > 0 && (blocks - 1) * target_step > what->room - writes)
+        blocks = what->room < writes ? 0 : (what->room - writes) / target_step + 1;
+    return blocks;
 }
 
 /* ---- permutations ---------------------------------------------------------------------------- */
@@ -117,16 +121,36 @@ RS_AVX2 RS_INLINE __m128i load_16(const unsigned char *source)
 }
 
 /* A block of 16 bytes has at most 8 for each target. */
+RS_AVX2 RS_INLINE void unweave_blocks_16(const unweave *by, const piece *what, int64_t count,
+                                         int64_t blocks)
+{
+    const int64_t target_step = by->groups * by->unit, source_step = target_step * count;
+    const unsigned char *source = what->source;
+    unsigned char *targets[RS_STRANDS_MAX];
+    __m128i orders[RS_STRANDS_MAX];
+    for (int64_t k = 0; k < count; k++) {
+        targets[k] = what->targets[k];
+        orders[k] = load_16(by->orders[k]);
+    }
+    for (int64_t i = 0; i < blocks; i++) {
+        __m128i from = load_16(source + i * source_step);
+        for (int64_t k = 0; k < count; k++)
+            _mm_storel_epi64((__m128i *)(void *)(targets[k] + i * target_step),
+                             _mm_shuffle_epi8(from, orders[k]));
+    }
+}
+
 RS_AVX2 static void unweave_16(const unweave *by, const piece *what)
 {
-    const int64_t target_step = by->groups * by->unit, source_step = target_step * by->count;
     int64_t blocks = count_blocks(by, what, 16, 8);
-    for (int64_t i = 0; i < blocks; i++) {
-        __m128i from = load_16(what->source + i * source_step);
-        for (int32_t k = 0; k < by->count; k++)
-            _mm_storel_epi64((__m128i *)(void *)(what->targets[k] + i * target_step),
-                             _mm_shuffle_epi8(from, load_16(by->orders[k])));
-    }
+    if (by->count == 2)
+        unweave_blocks_16(by, what, 2, blocks);
+    else if (by->count == 3)
+        unweave_blocks_16(by, what, 3, blocks);
+    else if (by->count == 4)
+        unweave_blocks_16(by, what, 4, blocks);
+    else
+        unweave_blocks_16(by, what, by->count, blocks);
     unweave_rest(by, what, blocks * by->groups);
 }
 
@@ -254,37 +278,13 @@ static piece make_piece(const rs_strands *strands, int64_t row, int64_t column)
     };
 }
 
-/* Copies what a target has more than others in a row. */
-static void copy_rest(const rs_strands *strands, int32_t strand, int64_t row, int64_t first,
-                      int64_t count, unsigned char *target)
-{
-    const rs_plane *plane = &strands->planes[strand];
-    rs_units_copy(strands->sources[strand] + row * plane->source_row + first * plane->source_column,
-                  plane->source_column, target, plane->unit, plane->unit, count);
-}
-
 static void unweave_row(const unweave *by, const rs_strands *strands, int64_t row)
 {
     piece what = make_piece(strands, row, 0);
     for (int32_t k = 0; k < by->count; k++)
         what.targets[k] = strands->targets[k] + row * strands->planes[k].target_row;
     by->run(by, &what);
-    for (int32_t k = 0; k < by->count; k++)
-        copy_rest(strands, k, row, strands->columns, strands->planes[k].columns - strands->columns,
-                  what.targets[k] + strands->columns * by->unit);
-}
-
-/* Goes on in a stage if the next row follows the last one in the target. */
-static void begin_row(const rs_strands *strands, rs_staging *stages, int64_t row)
-{
-    for (int32_t k = 0; k < strands->count; k++) {
-        const rs_plane *plane = &strands->planes[k];
-        if (row > 0 && plane->target_row == plane->columns * plane->unit)
-            continue;
-        if (row > 0)
-            rs_staging_end(&stages[k]);
-        rs_staging_begin(&stages[k], strands->targets[k] + row * plane->target_row);
-    }
+    rs_strands_copy_rests(strands, row);
 }
 
 static void unweave_row_staged(const unweave *by, const rs_strands *strands, int64_t row,
@@ -297,7 +297,7 @@ static void unweave_row_staged(const unweave *by, const rs_strands *strands, int
             what.targets[k] = rs_staging_next(&stages[k]);
             room = rs_min(room, rs_staging_room(&stages[k]));
         }
-        what.length = rs_min(what.length, room / by->unit);
+        what.length = rs_min(what.length, (int64_t)((uint32_t)room / (uint32_t)by->unit));
         what.room = room + RS_LINE_BYTES;
         by->run(by, &what);
         column += what.length;
@@ -306,20 +306,14 @@ static void unweave_row_staged(const unweave *by, const rs_strands *strands, int
             rs_staging_flush(&stages[k]);
         }
     }
-    for (int32_t k = 0; k < by->count; k++) {
-        for (int64_t column = strands->columns; column < strands->planes[k].columns;) {
-            int64_t count =
-                rs_min(strands->planes[k].columns - column, rs_staging_room(&stages[k]) / by->unit);
-            copy_rest(strands, k, row, column, count, rs_staging_next(&stages[k]));
-            column += count;
-            stages[k].fill += (size_t)(count * by->unit);
-            rs_staging_flush(&stages[k]);
-        }
-    }
+    for (int32_t k = 0; k < by->count; k++)
+        rs_strands_stage(strands, k, row, strands->columns, strands->planes[k].columns, &stages[k]);
 }
 
 bool rs_unweave(const rs_strands *strands)
 {
+    if (rs_unweave_lines(strands))
+        return true;
     const rs_plane *plane = &strands->planes[0];
     /* Long units are streamed without a stage, and so are those of which a kernel makes whole lines
      * in registers. */
@@ -339,7 +333,7 @@ bool rs_unweave(const rs_strands *strands)
     for (int32_t k = 0; k < by.count; k++)
         stages[k] = (rs_staging){.bytes = memory[k], .capacity = STAGE_BYTES, .cpu = plane->cpu};
     for (int64_t row = 0; row < plane->rows; row++) {
-        begin_row(strands, stages, row);
+        rs_strands_begin_row(strands, row, stages);
         unweave_row_staged(&by, strands, row, stages);
     }
     for (int32_t k = 0; k < by.count; k++)

@@ -307,19 +307,10 @@ static void weave_row_staged(const weave *by, const rs_strands *strands, int64_t
     }
 }
 
-/* Copies what a strand has more than others in a row. */
-static void copy_rest(const rs_strands *strands, int32_t strand, int64_t row)
-{
-    const rs_plane *plane = &strands->planes[strand];
-    const int64_t done = strands->columns;
-    rs_units_copy(strands->sources[strand] + row * plane->source_row + done * plane->unit,
-                  plane->unit,
-                  strands->targets[strand] + row * plane->target_row + done * plane->target_column,
-                  plane->target_column, plane->unit, plane->columns - done);
-}
-
 bool rs_weave(const rs_strands *strands)
 {
+    if (rs_weave_lines(strands))
+        return true;
     const rs_plane *plane = &strands->planes[0];
     weave by = {.count = strands->count, .unit = strands->unit};
     if (!choose(&by, plane->cpu))
@@ -335,8 +326,7 @@ bool rs_weave(const rs_strands *strands)
         } else {
             weave_row(&by, strands, row, target);
         }
-        for (int32_t k = 0; k < strands->count; k++)
-            copy_rest(strands, k, row);
+        rs_strands_copy_rests(strands, row);
     }
     return true;
 }

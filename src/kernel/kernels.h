@@ -3,7 +3,8 @@
  * kernels.h - the kernels of copies, and how to find them. Each copies an rs_plane: copy_runs.c
  * long runs, copy_units.c short ones, copy_gather.c single elements and copy_shuffle.c units of any
  * length that are dense in the target, copy_transpose.c planes that are dense along different dims
- * in source and target. copy_weave.c and copy_unweave.c run several copies at once (rs_strands).
+ * in source and target. copy_weave.c and copy_unweave.c run several copies at once (rs_strands),
+ * and so do copy_weave_lines.c and copy_unweave_lines.c where processors can permute whole lines.
  */
 #ifndef RS_KERNEL_KERNELS_H
 #define RS_KERNEL_KERNELS_H
@@ -31,6 +32,11 @@ void rs_stream(rs_cpu cpu, unsigned char *target, const unsigned char *source, s
 /* The same for rows of `bytes` bytes each. */
 void rs_stream_rows(rs_cpu cpu, int64_t rows, int64_t bytes, const unsigned char *source,
                     int64_t source_step, unsigned char *target, int64_t target_step);
+/* The two ways to do that. */
+void rs_stream_by_pages(rs_cpu cpu, int64_t rows, int64_t bytes, const unsigned char *source,
+                        int64_t source_step, unsigned char *target, int64_t target_step);
+void rs_stream_in_order(rs_cpu cpu, int64_t rows, int64_t bytes, const unsigned char *source,
+                        int64_t source_step, unsigned char *target, int64_t target_step);
 
 /* Prefetches a line that is needed soon. The address may lie outside any object. */
 RS_INLINE void rs_prefetch(uintptr_t address)
@@ -112,6 +118,18 @@ bool rs_strands_find(rs_strands *strands, bool apart, int32_t count, const rs_co
  * having done nothing, if they are better run otherwise. */
 bool rs_weave(const rs_strands *strands);
 bool rs_unweave(const rs_strands *strands);
+bool rs_unweave_lines(const rs_strands *strands);
+bool rs_weave_lines(const rs_strands *strands);
+
+/* Copies what some strands have more than others in a row. */
+void rs_strands_copy_rests(const rs_strands *strands, int64_t row);
+
+/* For strands that take one source apart, with a stage for each target. The first goes on in a
+ * stage if the row follows the last one in its target, and otherwise begins there anew; the second
+ * copies the units of one strand's row from `column` up to `end` through its stage. */
+void rs_strands_begin_row(const rs_strands *strands, int64_t row, rs_staging *stages);
+void rs_strands_stage(const rs_strands *strands, int32_t strand, int64_t row, int64_t column,
+                      int64_t end, rs_staging *stage);
 
 /* Copies count units of `unit` bytes at the given steps. */
 void rs_units_copy(const unsigned char *source, int64_t source_step, unsigned char *target,

@@ -4,20 +4,25 @@
 
 #include "base/context.h"
 #include "base/error.h"
+#include "system/clock.h"
+#include "system/core.h"
 
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #define PAGE_BYTES ((size_t)4096)
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
-/* If every rank has a core, staying awake is cheaper than sleeping: first some tens of microseconds
- * of spinning, then about a millisecond of yielding the core to others. */
-#define SPINS 4000
+/* If every rank has a core, staying awake is cheaper than sleeping: first some time of spinning,
+ * then about a millisecond of yielding the core to others. The clock says when to stop spinning,
+ * because a pause takes 10 to 140 cycles. */
+#define SPIN_NANOSECONDS 200000
+#define SPINS 64 /* between two looks at the clock */
 #define YIELDS 2000
+/* After so long, whoever should have answered may be waiting for this rank's core. */
+#define PROMPT_NANOSECONDS 5000
 
 static reshard_status init_members(rs_hub *hub, int32_t *made)
 {
@@ -29,6 +34,7 @@ static reshard_status init_members(rs_hub *hub, int32_t *made)
         atomic_init(&m->left, 0);
         atomic_init(&m->events, 0);
         atomic_init(&m->sleeping, 0);
+        atomic_init(&m->core, -1);
         reshard_status status = rs_mutex_init(&m->lock);
         if (status != RESHARD_OK)
             return status;
@@ -86,7 +92,7 @@ reshard_status rs_hub_create(reshard_context *context, int32_t size, bool mapped
     hub->has_scheduler = scheduler != NULL;
     if (scheduler != NULL)
         hub->scheduler = *scheduler;
-    hub->spins = sysconf(_SC_NPROCESSORS_ONLN) >= size ? SPINS + YIELDS : 0;
+    hub->has_cores = rs_core_count() >= size;
     atomic_init(&hub->broken, 0);
     size_t count = (size_t)size;
     hub->members = rs_allocate_zeroed(context, count * sizeof *hub->members);
@@ -246,24 +252,74 @@ static void quiesce(void *state)
 
 /* ---- waiting and memory ---------------------------------------------------------------------- */
 
+static bool has_events(const rs_member *m)
+{
+    return atomic_load(&m->events) != m->seen;
+}
+
+static void note_core(rs_member *m)
+{
+    int core = rs_core_now();
+    if (core != atomic_load_explicit(&m->core, memory_order_relaxed))
+        atomic_store_explicit(&m->core, core, memory_order_relaxed);
+}
+
+/* If another rank was last seen on this one's core, goes to one that no rank has. */
+static void leave_core(rs_member *m)
+{
+    rs_cores taken = {{false}};
+    bool is_shared = false;
+    note_core(m);
+    int own = atomic_load_explicit(&m->core, memory_order_relaxed);
+    for (int32_t i = 0; i < m->hub->size; i++) {
+        int core = atomic_load_explicit(&m->hub->members[i].core, memory_order_relaxed);
+        if (core >= 0)
+            taken.has[core] = true;
+        is_shared = is_shared || (i != m->rank && core >= 0 && core == own);
+    }
+    if (is_shared && rs_core_leave(&taken))
+        note_core(m);
+}
+
+/* Waits for an event without sleeping, but not for long. */
+static void look(rs_member *m)
+{
+    const uint64_t began = rs_clock_now();
+    uint64_t now = began;
+    bool has_checked = false;
+    note_core(m);
+    while (!has_events(m) && now - began < SPIN_NANOSECONDS) {
+        for (int i = 0; i < SPINS && !has_events(m); i++)
+            rs_thread_pause();
+        now = rs_clock_now();
+        if (!has_checked && now - began > PROMPT_NANOSECONDS) {
+            leave_core(m);
+            has_checked = true;
+        }
+    }
+    for (int i = 0; i < YIELDS && !has_events(m); i++)
+        rs_thread_yield();
+}
+
 static void idle(void *state)
 {
     rs_member *m = state;
     if (m->hub->has_scheduler) {
-        if (atomic_load(&m->events) == m->seen)
+        if (!has_events(m))
             m->hub->scheduler.idle(m->hub->scheduler.user, m->rank);
         m->seen = atomic_load(&m->events);
         return;
     }
-    for (int i = 0; i < m->hub->spins && atomic_load(&m->events) == m->seen; i++)
-        i < SPINS ? rs_thread_pause() : rs_thread_yield();
-    if (atomic_load(&m->events) == m->seen) {
+    if (m->hub->has_cores && !has_events(m))
+        look(m);
+    if (!has_events(m)) {
         rs_mutex_lock(&m->lock);
         atomic_store(&m->sleeping, 1);
-        while (atomic_load(&m->events) == m->seen)
+        while (!has_events(m))
             rs_condition_wait(&m->wakes, &m->lock);
         atomic_store(&m->sleeping, 0);
         rs_mutex_unlock(&m->lock);
+        note_core(m);
     }
     m->seen = atomic_load(&m->events);
 }

@@ -48,7 +48,8 @@ typedef struct rs_member {
      * sleeps. */
     atomic_uint events;
     atomic_int sleeping;
-    unsigned seen; /* the number of events that the rank itself has seen */
+    atomic_int core; /* on which the rank was when it last had nothing to do, or -1 */
+    unsigned seen;   /* the number of events that the rank itself has seen */
     rs_mutex lock;
     rs_condition wakes;
 } rs_member;
@@ -61,7 +62,7 @@ struct rs_hub {
     int32_t node_size; /* 0 if there are no nodes */
     bool has_scheduler;
     rs_hub_scheduler scheduler;
-    int spins; /* how often an idle rank looks for events before it sleeps */
+    bool has_cores; /* one for each rank, so a rank stays awake for a while when it is idle */
     rs_pair *pairs;
     rs_member *members;
     atomic_int broken;

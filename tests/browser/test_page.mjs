@@ -97,6 +97,7 @@ const tests = {
         await checkTiles(page, told, 8);
         assert.match(await page.locator("[data-field=bytes_moved]").innerText(), /^192 MiB$/);
         await page.locator("#ranks summary").click();
+        await page.locator(`tr[data-rank="${told.ranks - 1}"] td`).first().waitFor(); // rows are made once the list is open
         for (const part of told.parts) {
             const cells = await page.locator(`tr[data-rank="${part.rank}"] td`).evaluateAll((all) => all.map((one) => one.title.replace(/\D/g, "")));
             assert.deepEqual(cells.slice(0, 3).map(Number), [part.bytes_out, part.bytes_in, told.matrix[part.rank][part.rank]]);

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 FILES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "checkpoint")
-sys.path[:0] = [FILES, os.path.join(FILES, "gguf")]
+sys.path[:0] = [os.path.join(FILES, "support"), os.path.join(FILES, "gguf")]
 import files  # noqa: E402
 import gguf_files as gguf  # noqa: E402
 import zero_files  # noqa: E402

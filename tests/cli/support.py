@@ -24,6 +24,19 @@ def run(*arguments, stdin=b"", **options):
     return done
 
 
+MEASURE = """import resource, subprocess, sys
+subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(used.ru_utime + used.ru_stime, used.ru_maxrss)"""
+
+
+def measure(arguments):
+    """Seconds of processor time and MiB that the command takes. By a small process: what a large one starts seems as large."""
+    done = subprocess.run([sys.executable, "-c", MEASURE, COMMAND, *arguments], check=True, timeout=200, capture_output=True)
+    seconds, kibibytes = done.stdout.split()
+    return float(seconds), int(kibibytes) / 1024
+
+
 def has_program(name):
     """Whether the build has made the program, beside the command."""
     return os.path.exists(os.path.join(os.path.dirname(COMMAND), name))
@@ -42,8 +55,9 @@ class CommandTest(unittest.TestCase):
     maxDiff = None
 
     def kill_after_a_record(self, *arguments, target, besides=()):
-        """Starts conversions until one can be killed after some blocks were recorded and before the last one. What a conversion
-        that finished has made is removed: the target, and the files `besides`."""
+        """Starts conversions until one can be killed after some blocks were recorded and before it is finished. What one that finished
+        has made is removed: the target, and the files `besides`. It may have recorded all blocks, so no test may count on any
+        that are missing."""
         for _ in range(50):
             running = subprocess.Popen([COMMAND, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             recorded = False

@@ -27,7 +27,7 @@ ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 # Where Python of a page is run.
 PYTHON = {"README.md": "tests/python/test_wheel.py", "python.md": "tests/python/test_tutorial.py", "python-torch.md": "tests/python/test_torch.py",
-          "digest.md": "tests/checkpoint/test_fingerprint.py"}
+          "digest.md": "tests/checkpoint/engine/test_fingerprint.py"}
 # Measurements are run with little to measure.
 SMALL = {"calibrate": ["--side", "64", "--bytes", "300K"], "predict": ["--side", "64", "--bytes", "300K", "--runs", "1", "--within", "1e9"]}
 # What lines of `sh` may run: what is built here, what scripts/install-deps installs, and what every Debian has. A machine of a
@@ -207,8 +207,8 @@ class DocsTest(CommandTest):
         for name, page in read_files("docs/*.md"):
             if name in ("limits.md", "testing.md"):  # see test_promises_and_limits_have_tests
                 continue
-            folder, last, count = "tests/tensor/", None, 0
-            for word in re.findall(r"`(tests/\w+/|[\w/]+\.c|test_\w+|\w+__\w+)`", page):
+            folder, last, count = "tests/tensor/upstream/", None, 0
+            for word in re.findall(r"`(tests/[\w/]+/|[\w/]+\.c|test_\w+|\w+__\w+)`", page):
                 if word.endswith("/"):
                     folder = word
                 elif word.endswith(".c"):

@@ -6,12 +6,12 @@ import random
 import re
 import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "checkpoint"))
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "checkpoint", "support"))
 import dcp_files
 import files
 import support
 import torch_files
-from test_convert import SEED, ConvertTest, tensor
+from convert_case import SEED, ConvertTest, tensor
 
 SPARSE = torch_files.Call(torch_files.Global("torch._utils", "_rebuild_sparse_tensor"), (
     torch_files.Call(torch_files.Global("torch.serialization", "_get_layout"), ("torch.sparse_coo",)),

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 
-sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "checkpoint"))
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "checkpoint", "support"))
 import files
 import support
 from support import CommandTest, main

@@ -4,7 +4,7 @@
  * it takes to make the plan and the exec, and how fast the move is beside memcpy of as many blocks,
  * with one thread for each rank. The best round of each, of the slowest rank.
  *
- *   measure-many [tensors] [side of each, a square of f32] [ranks] [rounds]
+ *   measure-many [tensors] [side of each, a square of f32] [ranks] [rounds] [columns in a block]
  */
 #include <reshard/reshard.h>
 
@@ -15,7 +15,7 @@
 
 typedef struct measured {
     reshard_plan *plan;
-    int32_t tensors, rounds, side;
+    int32_t tensors, rounds, side, block;
     size_t bytes; /* of one rank's part of a tensor */
     double create, move, copy;
 } measured;
@@ -113,7 +113,7 @@ static int make_plan(measured *with, int32_t ranks, double *out_seconds)
     if (sources == NULL || targets == NULL || links == NULL)
         return 1;
     snprintf(rows, sizeof rows, "%d: S(0)", ranks);
-    snprintf(columns, sizeof columns, "%d: S(1)", ranks);
+    snprintf(columns, sizeof columns, "%d: S(1/%d)", ranks, (int)with->block);
     int failed = 0;
     for (size_t i = 0; i < count && !failed; i++) {
         failed = reshard_layout_parse(NULL, rows, 2, shape, &sources[i].layout) ||
@@ -145,8 +145,10 @@ int main(int argc, char **argv)
                      .copy = 1e9};
     int32_t ranks = argc > 3 ? atoi(argv[3]) : 2;
     double planning = 0;
-    if (with.tensors < 1 || ranks < 1 || with.side < ranks || with.side % ranks != 0 ||
-        with.rounds < 1)
+    if (with.tensors < 1 || ranks < 1 || with.side < ranks || with.rounds < 1)
+        return 2;
+    with.block = argc > 5 ? atoi(argv[5]) : with.side / ranks;
+    if (with.block < 1 || with.side % (ranks * with.block) != 0)
         return 2;
     with.bytes = (size_t)with.side * (size_t)(with.side / ranks) * sizeof(float);
     int failed =

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_build.c - operations and peers that execs are built of: peers go round from the next higher
- * rank, operations are in the order that results depend on, all ranks decide alike who copies, and
- * together they write every target byte as often as the plan says. Contributions that come as
- * messages are in the same order.
+ * rank, operations are in the order that results and speed depend on, all ranks decide alike who
+ * copies, and together they write every target byte as often as the plan says. Contributions that
+ * come as messages are in the same order.
  */
 #include "exec/exec.h"
 #include "tests/support/check.h"
@@ -24,6 +24,7 @@ static const struct {
     {"4: S(0)", "4: S(1)", {64, 2048}, 0, 1, 1}, /* long runs on both sides */
     {"4: S(0)", "4: S(1)", {2048, 16}, 1, 1, 1}, /* short ones at the source */
     {"4: S(1)", "4: S(0)", {2048, 16}, 0, 1, 1}, /* and at the target */
+    {"4: S(0)", "4: S(1/3)", {64, 32}, 1, 1, 1}, /* a last block that is not whole runs alone */
     {"4: P(sum)", "4: S(0)", {64, 64}, 0, 4, 1}, /* four contributions */
     {"4: S(0)", "4: R", {8, 8}, 0, 1, 1},        {"4: P(sum)", "4: R", {64, 64}, 0, 4, 2},
 };
@@ -61,6 +62,9 @@ static reshard_status check_order(const rs_operation *operations, int64_t count,
         bool combined = operations[i - 1].kind == RESHARD_MOVE_COMBINE;
         CHECK(combines || !combined); /* copies come first */
         CHECK(!combines || !combined || o->contributor >= operations[i - 1].contributor);
+        /* Copies that run together are neighbours. */
+        CHECK(combines || o->link != operations[i - 1].link ||
+              o->together <= operations[i - 1].together);
     }
     return RESHARD_OK;
 }

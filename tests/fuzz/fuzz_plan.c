@@ -76,16 +76,19 @@ static int split_lines(char *text, case_text *c)
     return read_shape(c) && !may_take_long(c);
 }
 
-/* What one rank has to do, as text. */
+/* What one rank has to do, as text. Of the figures, bytes may be more than 64 bits can count. */
 static void check_part(reshard_context *context, reshard_plan *plan, int32_t rank)
 {
     reshard_part *part = NULL;
     reshard_part_stats stats = {.size = sizeof stats};
     size_t length = 0;
-    if (fuzz_passes(reshard_part_create(context, plan, rank, &part)) &&
-        (!fuzz_passes(reshard_part_get_stats(part, &stats)) ||
-         !fuzz_passes(reshard_part_text(part, NULL, 0, &length))))
-        fuzz_find("a part that was made", reshard_error_text());
+    if (fuzz_passes(reshard_part_create(context, plan, rank, &part))) {
+        reshard_status status = reshard_part_get_stats(part, &stats);
+        if (!fuzz_passes(status) && status != RESHARD_ERR_RANGE)
+            fuzz_find("a part that was made", reshard_error_text());
+        if (!fuzz_passes(reshard_part_text(part, NULL, 0, &length)))
+            fuzz_find("a part that was made", reshard_error_text());
+    }
     reshard_part_destroy(part);
 }
 

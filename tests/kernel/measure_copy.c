@@ -127,6 +127,38 @@ static void measure_phases(const measured *with, int64_t run, int64_t phases, bo
     measure(with, &given);
 }
 
+/* Rows of `row` bytes, of which blocks of `run` bytes go to each of `phases` parts in turn: the
+ * rows of parts differ in length, and the last block may be shorter. */
+static void measure_dealt_rows(const measured *with, int64_t run, int64_t phases, int64_t row)
+{
+    form given = {0};
+    rs_copy_tuning tuning = {.cpu = rs_cpu_detect(), .stream_bytes = RS_STREAM_BYTES};
+    int64_t rows = (int64_t)with->buffer_bytes / (row + phases * run);
+    int64_t blocks = row / run, rest = row % run;
+    unsigned char *target = with->target;
+    for (int64_t i = 0; i < phases; i++) {
+        int64_t count = (blocks + phases - 1 - i) / phases;
+        bool short_one = rest != 0 && blocks % phases == i;
+        int64_t target_row = count * run + (short_one ? rest : 0);
+        rs_copy_prepare_tuned(&given.copies[given.count], &tuning, 1, 3,
+                              (int64_t[]){rows, count, run}, (int64_t[]){row, phases * run, 1},
+                              (int64_t[]){target_row, run, 1});
+        given.sources[given.count] = with->source + i * run;
+        given.targets[given.count++] = target;
+        if (short_one) {
+            rs_copy_prepare_tuned(&given.copies[given.count], &tuning, 1, 2,
+                                  (int64_t[]){rows, rest}, (int64_t[]){row, 1},
+                                  (int64_t[]){target_row, 1});
+            given.sources[given.count] = with->source + blocks * run;
+            given.targets[given.count++] = target + count * run;
+        }
+        target += rows * target_row;
+    }
+    snprintf(given.name, sizeof given.name, "dealt rows of %lld: %lld bytes to %lld parts",
+             (long long)row, (long long)run, (long long)phases);
+    measure(with, &given);
+}
+
 static void measure_transpose(const measured *with, int64_t unit, int64_t rows, int64_t columns)
 {
     form given = {.count = 1, .sources = {with->source}, .targets = {with->target}};
@@ -165,6 +197,9 @@ static void measure_all(const measured *with)
             measure_phases(with, run, phases[i], false, true);
         }
     }
+    static const int64_t rows[] = {24576, 32736, 32752, 32768, 32776, 32784};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        measure_dealt_rows(with, 12, 4, rows[i]);
     int64_t side = 1;
     while (side * side * 4 * 4 <= (int64_t)with->buffer_bytes)
         side *= 2;

@@ -33,11 +33,48 @@ enum { FIRST = RS_CHOICE_AGAIN, MANY = 6400, AGAIN = MANY / RS_CHOICE_AGAIN };
 static void test_choice__few_trials(void **state)
 {
     (void)state;
-    rs_choice_record cached = {0}, streaming = {0};
+    rs_choice_record cached = {0}, streaming = {0}, close = {0};
     assert_int_equal(run_copies(&cached, 4, 1000, 90000), 1);
-    assert_int_equal(run_copies(&cached, FIRST - 4, 1000, 90000), 4);
+    assert_int_equal(run_copies(&cached, 1, 1000, 90000), 1);
+    assert_int_equal(run_copies(&cached, FIRST - 5, 1000, 90000), 0);
     assert_int_equal(run_copies(&streaming, 4, 90000, 1000), 3);
-    assert_int_equal(run_copies(&streaming, FIRST - 4, 90000, 1000), FIRST - 4 - 4);
+    assert_int_equal(run_copies(&streaming, 1, 90000, 1000), 0);
+    assert_int_equal(run_copies(&streaming, FIRST - 5, 90000, 1000), FIRST - 5);
+    assert_int_equal(run_copies(&close, 4, 80000, 98000), 1);
+    assert_int_equal(run_copies(&close, FIRST - 4, 80000, 98000), 4);
+}
+
+/* What is known without a trial. */
+static void test_choice__best(void **state)
+{
+    (void)state;
+    rs_choice_record record = {0};
+    assert_false(rs_choice_best(&record));
+    rs_choice_note(&record, true, (size_t)MIB, 90000);
+    assert_true(rs_choice_best(&record));
+    rs_choice_note(&record, false, (size_t)MIB, 89000); /* about the same */
+    assert_true(rs_choice_best(&record));
+    rs_choice_note(&record, false, (size_t)MIB, 70000);
+    assert_false(rs_choice_best(&record));
+    assert_int_equal(record.uses, 0);
+    rs_choice choice = rs_choice_start(&record);
+    rs_choice_stop(&choice, (size_t)MIB);
+    assert_int_equal(record.uses, 1);
+    assert_int_equal(record.counts[choice.second], choice.second ? 2 : 3);
+}
+
+/* The first copy of all touches fresh pages; that it was slow is soon forgotten. */
+static void test_choice__misled(void **state)
+{
+    (void)state;
+    rs_choice_record record = {0};
+    assert_true(rs_choice_next(&record));
+    rs_choice_note(&record, true, (size_t)MIB, 900000);
+    for (int i = 1; i < FIRST; i++) {
+        bool streams = rs_choice_next(&record);
+        assert_int_equal(streams, i >= 4);
+        rs_choice_note(&record, streams, (size_t)MIB, streams ? 70000 : 90000);
+    }
 }
 
 static void test_choice__the_faster_way(void **state)
@@ -90,32 +127,34 @@ static void test_choice__sizes_and_threads(void **state)
 {
     (void)state;
     static const size_t same[] = {(size_t)16 * MIB, (size_t)31 * MIB};
-    rs_choice alone = rs_choice_begin(same[0]), second = rs_choice_begin(same[0]);
-    rs_choice third = rs_choice_begin(same[0]), fourth = rs_choice_begin(same[0]);
-    rs_choice fifth = rs_choice_begin(same[0]);
+    rs_choice alone = rs_choice_begin_copy(same[0]), second = rs_choice_begin_copy(same[0]);
+    rs_choice third = rs_choice_begin_copy(same[0]), fourth = rs_choice_begin_copy(same[0]);
+    rs_choice fifth = rs_choice_begin_copy(same[0]);
     assert_ptr_not_equal(alone.record, second.record);
     assert_ptr_not_equal(second.record, third.record);
     assert_ptr_equal(third.record, fourth.record);
     assert_ptr_not_equal(fourth.record, fifth.record);
     const rs_choice *all[] = {&alone, &second, &third, &fourth, &fifth};
     for (int i = 0; i < 5; i++)
-        rs_choice_end(all[i], same[0]);
+        rs_choice_end_copy(all[i], same[0]);
     static const size_t others[] = {1, (size_t)64 << 10, (size_t)32 * MIB, (size_t)1 << 30,
                                     SIZE_MAX};
     for (int i = 0; i < 5; i++) {
-        rs_choice other = rs_choice_begin(others[i]);
+        rs_choice other = rs_choice_begin_copy(others[i]);
         assert_ptr_not_equal(other.record, alone.record);
-        rs_choice_end(&other, others[i]);
+        rs_choice_end_copy(&other, others[i]);
     }
-    rs_choice again = rs_choice_begin(same[1]);
+    rs_choice again = rs_choice_begin_copy(same[1]);
     assert_ptr_equal(again.record, alone.record);
-    rs_choice_end(&again, same[1]);
+    rs_choice_end_copy(&again, same[1]);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_choice__few_trials),
+        cmocka_unit_test(test_choice__best),
+        cmocka_unit_test(test_choice__misled),
         cmocka_unit_test(test_choice__the_faster_way),
         cmocka_unit_test(test_choice__about_the_same),
         cmocka_unit_test(test_choice__follows),

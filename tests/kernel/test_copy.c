@@ -4,7 +4,7 @@
  * ways to run, on buffers whose every other byte must stay as it was. Buffers have exactly the size
  * that the copy touches, so that a sanitizer sees a read past the ends.
  */
-#include "kernel/copy.h"
+#include "kernel/kernels.h"
 #include "tests/support/check.h"
 #include "tests/support/random.h"
 
@@ -361,7 +361,16 @@ static void test_copy__together(void **state)
 }
 
 /* How copies that share a memory in turns may differ from one another. */
-enum { ALIKE, ONE_IS_SHORTER, ONE_IS_MISSING, ONE_MORE, ONE_IS_SHIFTED, DIFFERENCES };
+enum {
+    ALIKE,
+    ONE_IS_SHORTER,
+    ONE_IS_MISSING,
+    ONE_MORE,
+    ONE_HAS_SHORTER_ROWS, /* which still follow one another */
+    SHORT_ROWS,
+    ONE_IS_SHIFTED,
+    DIFFERENCES
+};
 
 /* The strides of copy k and where it begins in the interleaved memory and in its own. */
 typedef struct strand {
@@ -373,7 +382,8 @@ enum { STRAND_ROWS = 3, STRANDS_MAX = 17 };
 
 static strand make_strand(int32_t parts, int32_t unit, size_t shift, int difference, int32_t k)
 {
-    int64_t length = 13 + 4500 / unit; /* more than streaming collects at a time */
+    /* More than streaming collects at a time, or about as much as it takes at least. */
+    int64_t length = difference == SHORT_ROWS ? 1 + 800 / unit : 13 + 4500 / unit;
     int64_t line = length * unit, row = parts * line + 1;
     strand made = {
         .size = {STRAND_ROWS, length - (k == 0 && difference == ONE_IS_SHORTER), unit},
@@ -384,6 +394,10 @@ static strand make_strand(int32_t parts, int32_t unit, size_t shift, int differe
     };
     if (k == 0 && difference == ONE_IS_SHIFTED)
         made.mixed_at++;
+    if (k == 1 && difference == ONE_HAS_SHORTER_ROWS) {
+        made.size[1]--;
+        made.own_strides[0] -= unit;
+    }
     if (k == parts) { /* one byte behind the units of each row */
         made.size[1] = made.size[2] = made.own_strides[0] = 1;
         made.mixed_at = shift + (size_t)(row - 1);
@@ -435,8 +449,8 @@ static void check_strands(bool apart, int32_t parts, int32_t unit, size_t shift,
 static void check_all_strands(bool apart)
 {
     static const int32_t parts[] = {2, 3, 4, 8, 16};
-    static const int32_t units[] = {1,  2,  3,  4,  5,  7,  8,  9,  12,
-                                    15, 16, 17, 31, 48, 63, 64, 65, 200};
+    static const int32_t units[] = {1,  2,  3,  4,  5,  7,  8,  9,   12, 15,
+                                    16, 17, 31, 48, 63, 64, 65, 200, 511};
     for (size_t p = 0; p < sizeof parts / sizeof parts[0]; p++) {
         for (size_t u = 0; u < sizeof units / sizeof units[0]; u++) {
             for (int way = 0; way < 2 * ((int)rs_cpu_detect() + 1); way++) {
@@ -461,6 +475,65 @@ static void test_copy__unwoven(void **state)
 {
     (void)state;
     check_all_strands(true);
+}
+
+#if RS_X86
+typedef void stream_fn(rs_cpu cpu, int64_t rows, int64_t bytes, const unsigned char *source,
+                       int64_t source_step, unsigned char *target, int64_t target_step);
+
+/* Rows of a length, with gaps or without, at any place of a line. */
+static void check_streaming(stream_fn *run, rs_cpu cpu, int64_t rows, int64_t bytes,
+                            int64_t source_gap, int64_t target_gap)
+{
+    size_t shift = (size_t)(bytes % 5) * 16;
+    int64_t source_step = bytes + source_gap, target_step = bytes + target_gap;
+    size_t source_bytes = (size_t)((rows - 1) * source_step + bytes) + shift;
+    size_t target_bytes = (size_t)(rows * target_step) + shift;
+    unsigned char *source = malloc(source_bytes), *target = malloc(target_bytes);
+    assert_non_null(source);
+    assert_non_null(target);
+    for (size_t i = 0; i < source_bytes; i++)
+        source[i] = (unsigned char)(i * 31 + i / 251);
+    memset(target, 0xa5, target_bytes);
+    run(cpu, rows, bytes, source + shift, source_step, target + shift, target_step);
+    rs_copy_fence();
+    for (int64_t row = 0; row < rows; row++) {
+        const unsigned char *at = target + shift + row * target_step;
+        assert_memory_equal(at, source + shift + row * source_step, (size_t)bytes);
+        for (int64_t i = bytes; i < target_step; i++)
+            assert_int_equal(at[i], 0xa5);
+    }
+    free(source);
+    free(target);
+}
+
+static void check_all_streaming(void)
+{
+    static stream_fn *const ways[] = {rs_stream_by_pages, rs_stream_in_order, rs_stream_rows};
+    static const int64_t lengths[] = {64, 448, 512, 600, 2048, 4088, 8191, 8192, 32768, 70001};
+    for (int cpu = 0; cpu <= (int)rs_cpu_detect(); cpu++)
+        for (size_t w = 0; w < sizeof ways / sizeof ways[0]; w++)
+            for (size_t l = 0; l < sizeof lengths / sizeof lengths[0]; l++)
+                for (int gaps = 0; gaps < 4; gaps++)
+                    check_streaming(ways[w], (rs_cpu)cpu, lengths[l] < 4096 ? 67 : 7, lengths[l],
+                                    gaps % 2 * 192, gaps / 2 * 83);
+    enum { MIB = 1 << 20 };
+    check_streaming(rs_stream_rows, rs_cpu_detect(), 5 * MIB / 1000, 1000, 24, 0);
+    check_streaming(rs_stream_rows, rs_cpu_detect(), 5 * MIB / 8192 + 3, 8192, 64, 1);
+    check_streaming(rs_stream_rows, rs_cpu_detect(), 2, 5 * MIB / 2 + 17, 0, 3);
+    check_streaming(rs_stream_rows, rs_cpu_detect(), 1, 4 * MIB, 0, 0);
+}
+#else
+static void check_all_streaming(void)
+{
+}
+#endif
+
+/* Both ways to stream rows, and parts of them in turns. */
+static void test_copy__streaming(void **state)
+{
+    (void)state;
+    check_all_streaming();
 }
 
 static void test_copy__pack_and_unpack(void **state)
@@ -521,10 +594,11 @@ static void test_copy__numbers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_copy__kernels),         cmocka_unit_test(test_copy__random_shapes),
-        cmocka_unit_test(test_copy__every_unit),      cmocka_unit_test(test_copy__together),
-        cmocka_unit_test(test_copy__woven),           cmocka_unit_test(test_copy__unwoven),
-        cmocka_unit_test(test_copy__pack_and_unpack), cmocka_unit_test(test_copy__numbers),
+        cmocka_unit_test(test_copy__kernels),    cmocka_unit_test(test_copy__random_shapes),
+        cmocka_unit_test(test_copy__every_unit), cmocka_unit_test(test_copy__together),
+        cmocka_unit_test(test_copy__woven),      cmocka_unit_test(test_copy__unwoven),
+        cmocka_unit_test(test_copy__streaming),  cmocka_unit_test(test_copy__pack_and_unpack),
+        cmocka_unit_test(test_copy__numbers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -58,7 +58,7 @@ static void draw_walk(draw_state *draw, walk *made)
 
 static void list_plainly(const walk *given, int32_t dim, pair at, pairs *out)
 {
-    if (dim == given->ndim) {
+    if (dim == given->ndim || dim == NDIM) {
         out->items[out->count++] = at;
         return;
     }

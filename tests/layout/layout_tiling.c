@@ -21,7 +21,7 @@ enum { COUNT = 100000, SECONDS_MAX = 30 };
 
 typedef struct tiling {
     int32_t ndim;
-    int64_t shape[3];
+    int64_t shape[RESHARD_NDIM_MAX];
     int64_t count;
     reshard_piece *pieces;
     reshard_shard *shards;

@@ -18,7 +18,7 @@ import time
 import unittest
 import zipfile
 
-sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "checkpoint"))
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "checkpoint", "support"))
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "cli"))
 import dcp_files
 import files

@@ -9,7 +9,7 @@ import tempfile
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE, os.path.join(HERE, "..", "checkpoint")]
+sys.path[:0] = [HERE, os.path.join(HERE, "..", "checkpoint", "support")]
 import support  # noqa: E402
 
 support.need("numpy")

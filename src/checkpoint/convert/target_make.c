@@ -79,6 +79,10 @@ static reshard_status read_rules(rs_target *target, const reshard_checkpoint *so
                                (int)selection->dropped_line, RS_SHOWN(selection->dropped),
                                selection->dropped_count == 1 ? "" : " and others");
     bool holds_values = source->value_count != 0 && target->format->holds_value != NULL;
+    /* Only DTensors would say how such files were split. */
+    if (status == RESHARD_OK && source->tensor_count == 0 && options->dtensors)
+        return rs_fail_about(RESHARD_ERR_INVALID, source->path,
+                             "holds no tensor, so there is none to write as a DTensor");
     if (status == RESHARD_OK && source->tensor_count == 0 && !holds_values)
         return rs_fail_about(
             RESHARD_ERR_INVALID, source->path, "holds no tensor, so there is nothing to convert%s",

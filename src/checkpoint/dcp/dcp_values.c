@@ -230,7 +230,7 @@ static reshard_status list_all(listing *l, const reshard_checkpoint *source)
     for (int64_t i = 0; status == RESHARD_OK && i < source->value_count; i++) {
         const rs_stored_value *value = &source->values[i];
         rs_slice name = value->name;
-        if (!rs_dcp_holds_value(value) || name.count == 0 || !rs_target_keeps(l->target, &name))
+        if (!rs_dcp_holds_value(value) || !rs_target_keeps(l->target, &name))
             continue;
         rs_dcp_value made = {.name = name, .node = value->node, .bytes = value->bytes};
         if (rs_slice_compare(name, value->name) == 0)

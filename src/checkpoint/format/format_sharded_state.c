@@ -384,6 +384,7 @@ const rs_format rs_format_sharded_state = {
     .read = read_files,
     .is_for_engines = true,
     .is_split = true,
+    .takes_model = true,
     .limits_files = true,
     .lay_out = lay_out,
     .name_file = name_file,

@@ -372,6 +372,7 @@ const rs_format rs_format_gguf = {
     .is_one_file = true,
     .limits_files = true,
     .is_packed = true,
+    .takes_model = true,
     .leaves_tied = rs_gguf_leaves_tied,
     .follow = rs_gguf_follow,
     .lay_out = rs_gguf_lay_out,

@@ -33,8 +33,9 @@ typedef struct rs_naming {
     /* Its names are those of hf, so there is no map; it stands for a format. Names that nobody
      * knows stay as they are. */
     bool has_hf_names;
-    bool has_params;  /* its files come with a params.json instead of a config.json */
-    bool is_one_file; /* whole tensors are in one file, unless options limit its size */
+    bool is_for_training; /* it may hold an optimizer, so all of a nested source is taken */
+    bool has_params;      /* its files come with a params.json instead of a config.json */
+    bool is_one_file;     /* whole tensors are in one file, unless options limit its size */
     /* A glob of names that its maps should have changed: if some are left, a warning says so. */
     const char *leftovers;
 } rs_naming;

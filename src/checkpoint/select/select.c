@@ -370,8 +370,7 @@ static bool has_part(const reshard_checkpoint *source, const char *part)
     return false;
 }
 
-/* The part of a nested checkpoint that is the model, or NULL. */
-static const char *find_model(const reshard_checkpoint *source)
+const char *rs_selection_find_model(const reshard_checkpoint *source)
 {
     for (size_t i = 0; i < MODEL_PARTS; i++) {
         if (has_part(source, model_parts[i]))
@@ -387,7 +386,7 @@ static reshard_status choose_prefix(rs_selection *selection, rs_arena *arena,
     const char *part = options->only;
     selection->prefix = (rs_slice){"", 0};
     if (part == NULL && takes_model && options->all == 0 && options->include_count == 0)
-        part = find_model(source);
+        part = rs_selection_find_model(source);
     if (part == NULL)
         return RESHARD_OK;
     for (size_t i = 0; i < MODEL_PARTS; i++)

@@ -71,6 +71,8 @@ typedef struct rs_selection {
 reshard_status rs_selection_init(rs_selection *selection, rs_arena *arena,
                                  const reshard_checkpoint *source,
                                  const reshard_conversion_options *options, bool takes_model);
+/* What a nested checkpoint calls the part that is the model; NULL: it is not nested. */
+const char *rs_selection_find_model(const reshard_checkpoint *source);
 /* For a target that has no quantised types like those of GGUF: is it said what they become? Errors:
  * INVALID, with the hint DEQUANTIZE. */
 reshard_status rs_selection_check_blocks(const rs_selection *selection,

@@ -256,6 +256,7 @@ const rs_format rs_format_consolidated = {
     .probe = probe,
     .read = read_files,
     .is_split = true,
+    .takes_model = true,
     .has_crcs = true,
     .lay_out = lay_out,
     .name_file = name_file,

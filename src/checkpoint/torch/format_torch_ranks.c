@@ -381,8 +381,9 @@ static reshard_status read_all(reading *r)
         rs_slice prefix;
         r->owner = (rs_torch_rank){.file = i, .rank = r->names[i].rank};
         status = make_prefix(r, i, &prefix);
+        const rs_torch_root names = {prefix, rs_slice_of(RS_TORCH_RANKS_ALONE)};
         if (status == RESHARD_OK)
-            status = rs_torch_walk_file(checkpoint, i, &(rs_torch_root){.prefix = prefix}, take, r);
+            status = rs_torch_walk_file(checkpoint, i, &names, take, r);
         keep_mesh(r, i);
         if (status == RESHARD_OK && rs_context_cancelled(checkpoint->context))
             status = rs_fail_about(RESHARD_ERR_CANCELLED, checkpoint->path, "cancelled");

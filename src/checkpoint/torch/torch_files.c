@@ -147,8 +147,12 @@ reshard_status rs_torch_walk_file(reshard_checkpoint *checkpoint, int32_t file,
     const rs_pickle *pickle = rs_torch_file_pickle(rs_torch_opened(checkpoint, file), &bytes);
     rs_torch_attributes passed = {0};
     walking w = {checkpoint, take, user};
-    reshard_status status = rs_torch_walk(&checkpoint->arena, checkpoint->files[file].name, pickle,
-                                          bytes, names, take_leaf, &w, &passed);
+    const char *name = checkpoint->files[file].name;
+    rs_torch_root root = names != NULL ? *names : (rs_torch_root){0};
+    if (root.alone.bytes == NULL) /* what has an empty name could not be written again */
+        root.alone = rs_torch_name_stem(name);
+    reshard_status status =
+        rs_torch_walk(&checkpoint->arena, name, pickle, bytes, &root, take_leaf, &w, &passed);
     return status == RESHARD_OK ? note_attributes(checkpoint, &passed) : status;
 }
 

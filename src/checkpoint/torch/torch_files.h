@@ -24,7 +24,8 @@ reshard_status rs_torch_open_file(reshard_checkpoint *checkpoint, int32_t file);
 const rs_torch_file *rs_torch_opened(const reshard_checkpoint *checkpoint, int32_t file);
 
 /* Calls `take` for all tensors and values of a file. Adds a note if attributes are left out, one
- * for all files that have the same ones. Errors: as rs_torch_walk. */
+ * for all files that have the same ones. names: as for rs_torch_walk; what is alone in its file
+ * has the name of the file unless they say another one. Errors: as rs_torch_walk. */
 reshard_status rs_torch_walk_file(reshard_checkpoint *checkpoint, int32_t file,
                                   const rs_torch_root *names, rs_torch_leaf_fn *take, void *user);
 /* Finds where a tensor begins: in its own file or, if its storage is compressed, in a file that is

@@ -320,7 +320,7 @@ static reshard_status list_leaves(nest *n, int32_t file_index)
     for (int64_t i = 0; status == RESHARD_OK && i < source->value_count; i++) {
         const rs_stored_value *value = &source->values[i];
         rs_slice name = value->name;
-        if (!can_write(value->node) || name.count == 0 || !rs_target_keeps(target, &name))
+        if (!can_write(value->node) || !rs_target_keeps(target, &name))
             continue;
         nest_leaf *leaf = &n->leaves[n->count++];
         *leaf = (nest_leaf){.name = name, .value = value->node};

@@ -15,6 +15,9 @@ reshard_status rs_torch_ranks_documents(reshard_checkpoint *checkpoint, rs_slice
 reshard_status rs_torch_ranks_read_plain(reshard_checkpoint *checkpoint, const rs_opening *opening,
                                          const rs_slice *documents);
 
+/* The name of what each rank's file holds if that is a single tensor or value: the same for all. */
+#define RS_TORCH_RANKS_ALONE "model"
+
 /* Finds the rank in a file's name, and the number of ranks (0: not given). False if there is no
  * rank. */
 bool rs_torch_rank_name(const char *file, int32_t *out_rank, int32_t *out_world);

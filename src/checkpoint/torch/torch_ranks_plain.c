@@ -63,9 +63,10 @@ static reshard_status read_all(plain_reading *r, const rs_opening *opening,
                                const rs_slice *documents)
 {
     reshard_checkpoint *checkpoint = r->checkpoint;
+    const rs_torch_root names = {.alone = rs_slice_of(RS_TORCH_RANKS_ALONE)};
     reshard_status status = RESHARD_OK;
     for (; status == RESHARD_OK && r->file < checkpoint->named_count; r->file++) {
-        status = rs_torch_walk_file(checkpoint, r->file, NULL, take, r);
+        status = rs_torch_walk_file(checkpoint, r->file, &names, take, r);
         if (status == RESHARD_OK && rs_context_cancelled(checkpoint->context))
             status = rs_fail_about(RESHARD_ERR_CANCELLED, checkpoint->path, "cancelled");
     }

@@ -350,14 +350,14 @@ reshard_status rs_torch_walk(rs_arena *arena, const char *what, const rs_pickle 
 {
     const rs_pickle_node *root = rs_pickle_root(pickle);
     walk w = {.arena = arena, .what = what, .take = take, .user = user, .passed = passed};
-    rs_value_step first = {.key = names != NULL ? names->prefix : (rs_slice){0}};
+    rs_value_step first = {.key = names->prefix};
     bool fertile = false;
     w.name_bytes_left = NAME_BYTES_FREE + NAME_BYTES_RATIO * bytes;
     w.marks = rs_allocate_zeroed(arena->context, bytes + 1);
     if (w.marks == NULL)
         return rs_allocation_status();
     reshard_status status = find_tensors(&w, root, 0, &fertile);
-    if (names != NULL && first.key.bytes == NULL && is_leaf(root, NULL, fertile))
+    if (first.key.bytes == NULL && is_leaf(root, NULL, fertile))
         first.key = names->alone;
     if (status == RESHARD_OK)
         status = first.key.bytes != NULL ? step_down(&w, root, &first, 0, 0)

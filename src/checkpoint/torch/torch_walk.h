@@ -38,8 +38,8 @@ typedef struct rs_torch_root {
     rs_slice alone;  /* without a prefix, the name of a file that is a single tensor or value */
 } rs_torch_root;
 
-/* Calls `take` for the tensors and values of a pickle of `bytes` bytes, in its order. names: NULL
- * if the file adds nothing. A value that contains itself is not entered again. Names of attributes
+/* Calls `take` for the tensors and values of a pickle of `bytes` bytes, in its order.
+ * A value that contains itself is not entered again. Names of attributes
  * that are passed over are added to `passed`. Errors: RANGE if values are nested too deeply, or
  * shared so often that names would take much more room than the pickle; those of `take`. */
 reshard_status rs_torch_walk(rs_arena *arena, const char *what, const rs_pickle *pickle,

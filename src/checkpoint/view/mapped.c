@@ -515,6 +515,8 @@ static reshard_status create(rs_mapped_order *order, const reshard_checkpoint *s
     bool is_quantised = options->dequantize == RESHARD_DTYPE_NONE;
     if (is_quantised && has_chosen && is_misfit(status))
         status = rs_mapped_hint_scales(order->arena, source, config, status);
+    if (has_chosen && is_misfit(status))
+        status = rs_mapped_hint_part(source, &mapped->selection, status);
     order->naming = choice.said;
     *out_is_made = choice.result != NULL;
     if (status == RESHARD_OK && *out_is_made)
@@ -566,7 +568,7 @@ reshard_status rs_mapped_create(rs_mapped_order *order, const reshard_checkpoint
 
 bool rs_mapped_takes_model(const rs_naming *naming)
 {
-    return naming == NULL || naming->format == NULL || strcmp(naming->format, "hf") == 0;
+    return naming == NULL || !naming->is_for_training;
 }
 
 void rs_mapped_select(const rs_mapped *mapped, rs_selection *selection)

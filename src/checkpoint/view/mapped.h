@@ -68,8 +68,8 @@ reshard_status rs_mapped_create(rs_mapped_order *order, const reshard_checkpoint
                                 const reshard_conversion_options *options, const rs_naming *naming,
                                 rs_config *config, const rs_mapped **out_mapped);
 
-/* Whether what has a naming is a model alone, unless options say more: it is, where its format
- * would be hf. naming NULL: that of a map of one's own. */
+/* Whether what has a naming is a model alone, unless options say more. naming NULL: that of a map
+ * of one's own. */
 bool rs_mapped_takes_model(const rs_naming *naming);
 
 /* Takes over what the map decided for each tensor of a selection of `made`, and what the selection
@@ -111,6 +111,12 @@ reshard_status rs_mapped_hint_scales(rs_arena *arena, const reshard_checkpoint *
                                      rs_config *config, reshard_status status);
 
 /* ---- between the files of this folder (mapped_choose.c) -------------------------------------- */
+
+/* Call with the status of a map that did not fit. If names begin with the part of a nested source
+ * that they are in, that is why: adds the hint ONLY, unless there is another one. Returns the
+ * status. */
+reshard_status rs_mapped_hint_part(const reshard_checkpoint *source, const rs_selection *selection,
+                                   reshard_status status);
 
 /* The selected tensors, as a map sees them. */
 typedef struct rs_map_input {

@@ -313,3 +313,16 @@ reshard_status rs_mapped_choose(const rs_map_input *input,
     reshard_status status = rs_naming_find(options->as, &to);
     return status == RESHARD_OK ? choose_shipped(input, to, choice) : status;
 }
+
+reshard_status rs_mapped_hint_part(const reshard_checkpoint *source, const rs_selection *selection,
+                                   reshard_status status)
+{
+    const char *part = selection->prefix.count == 0 ? rs_selection_find_model(source) : NULL;
+    char text[RS_ERROR_TEXT_BYTES];
+    if (part == NULL || rs_error_last()->hint != RESHARD_HINT_NONE)
+        return status;
+    (void)snprintf(text, sizeof text, "%s", rs_error_last()->text);
+    return rs_fail_hint(status, RESHARD_HINT_ONLY, part,
+                        "%s. The source is nested: the model is its part \"%s\"; take that alone",
+                        text, part);
+}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A conversion as the API has it: what it tells before it runs, and what a run reports. */
 #include "layout/layout.h"
-#include "tests/checkpoint/convert_case.h"
+#include "tests/checkpoint/convert/convert_case.h"
 #include "tests/support/check.h"
 #include "tests/support/info.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* NumPy's files made by hand: headers in every form that is allowed, and wrong ones, which are
- * refused. tests/checkpoint/test_npy.py compares archives, also compressed ones, with Python's. */
+ * refused. test_npy.py compares archives, also compressed ones, with Python's. */
 #include "tests/checkpoint/format/format_case.h"
 
 #include <string.h>

@@ -9,11 +9,11 @@ import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [os.path.join(HERE, ".."), os.path.join(HERE, "..", "..", "cli")]
+sys.path[:0] = [os.path.join(HERE, "..", "support"), os.path.join(HERE, "..", "..", "cli")]
 import files
 import support
 import torch_files
-from test_convert import SEED, ConvertTest, tensor
+from convert_case import SEED, ConvertTest, tensor
 from test_trace import mpi_environment
 
 MAP = """map train serve

@@ -11,13 +11,13 @@ import shutil
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE, os.path.join(HERE, ".."), os.path.join(HERE, "..", "..", "cli")]
+sys.path[:0] = [HERE, os.path.join(HERE, "..", "deepspeed"), os.path.join(HERE, "..", "support"), os.path.join(HERE, "..", "..", "cli")]
 import dcp_files
 import files
 import support
 import torch_files
+from convert_case import SEED, ConvertTest
 from random_maps import Case
-from test_convert import SEED, ConvertTest
 from test_universal import load_universal
 
 COUNT = max(1, round(10 * float(os.environ.get("RESHARD_TEST_SCALE", "1"))))

@@ -5,9 +5,9 @@ import random
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE, os.path.join(HERE, ".."), os.path.join(HERE, "..", "..", "cli")]
+sys.path[:0] = [HERE, os.path.join(HERE, "..", "support"), os.path.join(HERE, "..", "..", "cli")]
 import files
-from test_convert import SEED, ConvertTest
+from convert_case import SEED, ConvertTest
 
 
 class NamingTest(ConvertTest):

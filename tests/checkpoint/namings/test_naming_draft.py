@@ -8,7 +8,7 @@ import shutil
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE, os.path.join(HERE, ".."), os.path.join(HERE, "..", "..", "cli")]
+sys.path[:0] = [HERE, os.path.join(HERE, "..", "rules"), os.path.join(HERE, "..", "support"), os.path.join(HERE, "..", "..", "cli")]
 import files
 import models
 import support

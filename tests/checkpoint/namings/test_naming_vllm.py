@@ -7,11 +7,11 @@ import struct
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE, os.path.join(HERE, ".."), os.path.join(HERE, "..", "..", "cli")]
+sys.path[:0] = [HERE, os.path.join(HERE, "..", "support"), os.path.join(HERE, "..", "..", "cli")]
 import engine_models as engines
 import files
 import support
-from test_convert import SEED, ConvertTest
+from convert_case import SEED, ConvertTest
 
 
 class EngineTest(ConvertTest):

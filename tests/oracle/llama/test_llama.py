@@ -14,7 +14,7 @@ import numpy
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "..", "cli"))
-sys.path[:0] = [os.path.join(HERE, "..", "..", "checkpoint"), os.path.join(HERE, "..", "..", "checkpoint", "gguf")]
+sys.path[:0] = [os.path.join(HERE, "..", "..", "checkpoint", "support"), os.path.join(HERE, "..", "..", "checkpoint", "gguf")]
 import engine
 import files
 import forward
