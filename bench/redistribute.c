@@ -2,7 +2,8 @@
 /*
  * redistribute.c - `reshard bench redistribute`: measures reshard_tensor_redistribute, which
  * allocates its result, in turns with memcpy and a streaming copy into existing buffers by as many
- * ranks. Every element of the result is checked.
+ * ranks, and with --fresh also with memcpy into a buffer that was allocated for it, which is what a
+ * program would do by itself. Every element of the result is checked.
  */
 #include "bench/commands.h"
 #include "bench/common/buffers.h"
@@ -43,11 +44,11 @@ static const cli_option options[] = {
     {"plain", CLI_FLAG, offsetof(redistribute_values, plain), NULL, 0,
      "a source in ordinary memory, which other processes do not see"},
     {"fresh", CLI_FLAG, offsetof(redistribute_values, fresh), NULL, 0,
-     "keep no memory from run to run"},
+     "keep no memory from run to run, and compare with memcpy into a new block as well"},
     {"json", CLI_FLAG, offsetof(redistribute_values, json), NULL, 0, "one JSON object on one line"},
 };
 
-enum { REDISTRIBUTE, MEMCPY, STREAMING, CONTENDERS };
+enum { REDISTRIBUTE, MEMCPY, STREAMING, MEMCPY_FRESH, CONTENDERS };
 
 typedef struct measurement {
     const redistribute_values *values;
@@ -126,6 +127,28 @@ static reshard_status redistribute(rank_state *r, double began, int check, doubl
     return status == RESHARD_OK ? closed : status;
 }
 
+/* Whether the contender takes part in this run, on this processor. */
+static int takes_part(const measurement *m, int contender)
+{
+    return contender == STREAMING      ? bench_stream_copy_is_there()
+           : contender == MEMCPY_FRESH ? m->values->fresh
+                                       : 1;
+}
+
+/* A block of this size comes from the system, and goes back to it. */
+static reshard_status copy_to_fresh(rank_state *r, double began, double *out_seconds)
+{
+    char *fresh = malloc(r->to.bytes + 1);
+    if (fresh == NULL)
+        return reshard_error_set(RESHARD_ERR_NO_MEMORY, "bench redistribute: no memory for a copy");
+    memcpy(fresh, r->copied, r->to.bytes);
+    reshard_status status = reshard_group_barrier(r->group);
+    *out_seconds = cli_seconds() - began;
+    r->wrong += memcmp(fresh, r->copied, r->to.bytes) != 0;
+    free(fresh);
+    return status;
+}
+
 static reshard_status run_once(rank_state *r, int contender, int check, double *out_seconds)
 {
     if (r->all->values->fresh)
@@ -136,6 +159,8 @@ static reshard_status run_once(rank_state *r, int contender, int check, double *
         return status;
     if (contender == REDISTRIBUTE)
         return redistribute(r, began, check, out_seconds);
+    if (contender == MEMCPY_FRESH)
+        return copy_to_fresh(r, began, out_seconds);
     if (contender == STREAMING)
         bench_stream_copy(r->to.memory, r->copied, r->to.bytes);
     else
@@ -154,7 +179,8 @@ static reshard_status time_all(rank_state *r)
     reshard_status status = run_once(r, REDISTRIBUTE, 1, seconds);
     for (int32_t run = 0; run < runs; run++) {
         for (int i = 0; i < CONTENDERS && status == RESHARD_OK; i++)
-            status = run_once(r, i, run + 1 == runs, &seconds[1 + (int64_t)i * runs + run]);
+            if (takes_part(m, i))
+                status = run_once(r, i, run + 1 == runs, &seconds[1 + (int64_t)i * runs + run]);
     }
     if (status == RESHARD_OK)
         status = bench_take_slowest(r->group, seconds, 1 + CONTENDERS * runs);
@@ -246,9 +272,13 @@ static void print_json(const measurement *m, const results *found)
     cli_json_seconds(&json, "gb_per_s", found->rates[REDISTRIBUTE]);
     cli_json_seconds(&json, "memcpy_gb_per_s", found->rates[MEMCPY]);
     cli_json_seconds(&json, "ratio", found->ratios[MEMCPY]);
-    if (bench_stream_copy_is_there()) {
+    if (takes_part(m, STREAMING)) {
         cli_json_seconds(&json, "streaming_gb_per_s", found->rates[STREAMING]);
         cli_json_seconds(&json, "streaming_ratio", found->ratios[STREAMING]);
+    }
+    if (takes_part(m, MEMCPY_FRESH)) {
+        cli_json_seconds(&json, "memcpy_fresh_gb_per_s", found->rates[MEMCPY_FRESH]);
+        cli_json_seconds(&json, "fresh_ratio", found->ratios[MEMCPY_FRESH]);
     }
     cli_json_unsigned(&json, "kept_bytes", m->kept);
     cli_json_integer(&json, "ranks", m->rank_count);
@@ -260,7 +290,8 @@ static void print_json(const measurement *m, const results *found)
 
 static void print_table(const measurement *m, const results *found)
 {
-    static const char *const labels[CONTENDERS] = {"redistribute", "memcpy", "streaming copy"};
+    static const char *const labels[CONTENDERS] = {"redistribute", "memcpy", "streaming copy",
+                                                   "memcpy, allocated"};
     const redistribute_values *v = m->values;
     char text[CLI_SIZE_TEXT];
     printf("%s to %s, %s %s, %" PRId32 " ranks (%s%s%s), %s, median of %" PRId32 " runs\n\n",
@@ -271,7 +302,7 @@ static void print_table(const measurement *m, const results *found)
     printf("%-20s %10.3f %8.2f\n", "first redistribute", m->first * 1e3,
            (double)m->bytes / m->first / 1e9);
     for (int i = 0; i < CONTENDERS; i++) {
-        if (i == STREAMING && !bench_stream_copy_is_there())
+        if (!takes_part(m, i))
             continue;
         printf("%-20s %10.3f %8.2f", labels[i], found->seconds[i] * 1e3, found->rates[i]);
         if (i != REDISTRIBUTE)

@@ -321,7 +321,9 @@ bool rs_unweave(const rs_strands *strands)
         (strands->unit > RS_LINE_BYTES || rs_gather_makes_lines(plane) ||
          (plane->rows > 1 && strands->columns * strands->unit < STAGED_ROW_BYTES_MIN)))
         return false;
-    unweave by = {.count = strands->count, .unit = strands->unit};
+    unweave by; /* small copies would notice the time to clear the orders */
+    by.count = strands->count;
+    by.unit = strands->unit;
     choose(&by, plane->cpu);
     if (!plane->streams) {
         for (int64_t row = 0; row < plane->rows; row++)

@@ -43,8 +43,10 @@ class BenchTest(CommandTest):
             self.assertEqual([figures["bytes"], figures["ranks"], figures["runs"], figures["verified"]], [2 << 20, 4, 5, True])
             self.assertLessEqual(figures["kept_bytes"], 2 << 20)
             copies = ["streaming_gb_per_s", "streaming_ratio"] if platform.machine() == "x86_64" else []
-            for key in ["seconds", "first_seconds", "memcpy_gb_per_s", "ratio", *copies]:
+            fresh = ["memcpy_fresh_gb_per_s", "fresh_ratio"]
+            for key in ["seconds", "first_seconds", "memcpy_gb_per_s", "ratio", *copies, *(fresh if options == ["--fresh"] else [])]:
                 self.assertGreater(figures[key], 0, key)
+            self.assertEqual(fresh[0] in figures, options == ["--fresh"])
         self.assertIn("4 ranks (threads), 2 MiB, median of 7 runs", self.read_text(*case, "--runs=7"))
 
     def test_redistribute_refused(self):
