@@ -14,7 +14,7 @@
 #include "base/options.h"
 #include "collective/ends.h"
 #include "collective/work.h"
-#include "kernel/combine.h"
+#include "kernel/values/combine.h"
 
 #include <inttypes.h>
 

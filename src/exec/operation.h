@@ -8,9 +8,9 @@
 
 #include <reshard/plan_inspect.h>
 
-#include "kernel/cast.h"
-#include "kernel/combine.h"
-#include "kernel/copy.h"
+#include "kernel/copy/copy.h"
+#include "kernel/values/cast.h"
+#include "kernel/values/combine.h"
 
 #include <stdbool.h>
 

@@ -4,8 +4,8 @@
 #include "base/checked.h"
 #include "base/dtype.h"
 #include "base/shape.h"
-#include "kernel/cast.h"
-#include "kernel/copy.h"
+#include "kernel/copy/copy.h"
+#include "kernel/values/cast.h"
 #include "layout/flat.h"
 
 #include <assert.h>

@@ -19,7 +19,7 @@
 #include "base/dtype.h"
 #include "base/error.h"
 #include "exec/exec.h"
-#include "kernel/cast.h"
+#include "kernel/values/cast.h"
 #include "plan/link.h"
 #include "plan/plan.h"
 

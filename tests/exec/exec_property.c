@@ -6,7 +6,7 @@
  */
 #include "tests/support/live.h"
 
-#include "kernel/cast.h"
+#include "kernel/values/cast.h"
 #include "plan/plan.h"
 #include "tests/support/info.h"
 

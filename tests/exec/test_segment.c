@@ -4,7 +4,7 @@
  * obvious loop over elements. Random boxes and strides; plain copies and casts on the way.
  */
 #include "exec/segment.h"
-#include "kernel/cast.h"
+#include "kernel/values/cast.h"
 #include "tests/support/check.h"
 #include "tests/support/random.h"
 

@@ -8,7 +8,7 @@
 #include "base/context.h"
 #include "base/options.h"
 #include "checkpoint/check/comparison.h"
-#include "kernel/cast.h"
+#include "kernel/values/cast.h"
 
 #include <string.h>
 

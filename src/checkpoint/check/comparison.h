@@ -12,7 +12,7 @@
 
 #include "checkpoint/engine/sink.h"
 #include "checkpoint/view/mapped.h"
-#include "kernel/measure.h"
+#include "kernel/values/measure.h"
 
 #include <reshard/comparison.h>
 

@@ -6,7 +6,7 @@
 #include "base/dtype.h"
 #include "base/options.h"
 #include "checkpoint/check/comparison.h"
-#include "kernel/cast.h"
+#include "kernel/values/cast.h"
 #include "text/text.h"
 
 #include <inttypes.h>

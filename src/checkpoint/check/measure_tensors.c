@@ -12,7 +12,7 @@
 #include "base/dtype.h"
 #include "base/shape.h"
 #include "checkpoint/check/comparison.h"
-#include "kernel/cast.h"
+#include "kernel/values/cast.h"
 #include "system/thread.h"
 
 #include <assert.h>

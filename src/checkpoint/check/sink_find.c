@@ -12,7 +12,7 @@
 #include "base/context.h"
 #include "base/shape.h"
 #include "checkpoint/check/comparison.h"
-#include "kernel/cast.h"
+#include "kernel/values/cast.h"
 
 #include <assert.h>
 #include <string.h>

@@ -14,7 +14,7 @@
 #include "base/dtype.h"
 #include "base/sort.h"
 #include "checkpoint/torch/torch_save.h"
-#include "kernel/cast.h"
+#include "kernel/values/cast.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,8 +8,8 @@
 #include "base/checked.h"
 #include "base/search.h"
 #include "checkpoint/engine/sink.h"
-#include "kernel/cast.h"
-#include "kernel/copy.h"
+#include "kernel/copy/copy.h"
+#include "kernel/values/cast.h"
 
 #include <assert.h>
 #include <string.h>

@@ -6,8 +6,8 @@
 #include "base/checked.h"
 #include "checkpoint/engine/sink.h"
 #include "checkpoint/store/formula.h"
-#include "kernel/cast.h"
-#include "kernel/copy.h"
+#include "kernel/copy/copy.h"
+#include "kernel/values/cast.h"
 
 #include <string.h>
 

@@ -13,7 +13,7 @@
 
 #include "base/arena.h"
 #include "base/slice.h"
-#include "kernel/block_types.h"
+#include "kernel/values/block_types.h"
 #include "system/file.h"
 #include "text/text.h"
 

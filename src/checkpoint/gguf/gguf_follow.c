@@ -10,8 +10,8 @@
 #include "base/context.h"
 #include "base/sort.h"
 #include "checkpoint/store/formula.h"
-#include "kernel/block_types.h"
-#include "kernel/cast.h"
+#include "kernel/values/block_types.h"
+#include "kernel/values/cast.h"
 #include "text/text.h"
 
 #include <stdio.h>

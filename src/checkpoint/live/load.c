@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "checkpoint/engine/engine.h"
-#include "kernel/cast.h"
+#include "kernel/values/cast.h"
 #include "layout/layout.h"
 #include "text/text.h"
 #include "transport/group.h"

@@ -9,7 +9,7 @@
 #include "checkpoint/engine/engine.h"
 #include "checkpoint/engine/team.h"
 #include "checkpoint/live/live.h"
-#include "kernel/cast.h"
+#include "kernel/values/cast.h"
 #include "layout/layout.h"
 #include "system/pool.h"
 #include "text/text.h"

@@ -9,7 +9,7 @@
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/dtype.h"
-#include "kernel/scaling.h"
+#include "kernel/values/scaling.h"
 #include "text/text.h"
 
 #include <inttypes.h>

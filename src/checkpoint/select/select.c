@@ -12,8 +12,8 @@
 #include "checkpoint/rules/model.h"
 #include "checkpoint/select/parameter.h"
 #include "checkpoint/select/quantised.h"
-#include "kernel/block_types.h"
-#include "kernel/cast.h"
+#include "kernel/values/block_types.h"
+#include "kernel/values/cast.h"
 #include "text/json.h"
 
 #include <assert.h>

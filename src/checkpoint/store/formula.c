@@ -8,8 +8,8 @@
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/shape.h"
-#include "kernel/infinite.h"
-#include "kernel/scaling.h"
+#include "kernel/values/infinite.h"
+#include "kernel/values/scaling.h"
 
 #include <assert.h>
 #include <string.h>

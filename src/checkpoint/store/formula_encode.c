@@ -7,8 +7,8 @@
 #include "base/checked.h"
 #include "base/shape.h"
 #include "checkpoint/store/formula.h"
-#include "kernel/block_types.h"
-#include "kernel/cast.h"
+#include "kernel/values/block_types.h"
+#include "kernel/values/cast.h"
 
 #include <assert.h>
 #include <math.h>

@@ -10,7 +10,7 @@
 #include "base/shape.h"
 #include "base/sort.h"
 #include "checkpoint/store/formula.h"
-#include "kernel/copy.h"
+#include "kernel/copy/copy.h"
 
 #include <assert.h>
 #include <string.h>

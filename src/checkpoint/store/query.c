@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "checkpoint/store/store.h"
-#include "kernel/block_types.h"
+#include "kernel/values/block_types.h"
 
 #include <string.h>
 

@@ -10,7 +10,7 @@
 #include "base/context.h"
 #include "base/shape.h"
 #include "checkpoint/store/formula.h"
-#include "kernel/copy.h"
+#include "kernel/copy/copy.h"
 #include "layout/flat.h"
 
 #include <assert.h>

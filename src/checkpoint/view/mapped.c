@@ -8,7 +8,7 @@
 #include "base/sort.h"
 #include "checkpoint/maps/resolve.h"
 #include "checkpoint/select/parameter.h"
-#include "kernel/cast.h"
+#include "kernel/values/cast.h"
 
 #include <stdio.h>
 #include <string.h>

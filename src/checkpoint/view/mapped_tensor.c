@@ -6,7 +6,7 @@
 #include "base/shape.h"
 #include "base/sort.h"
 #include "checkpoint/view/mapped.h"
-#include "kernel/cast.h"
+#include "kernel/values/cast.h"
 
 #include <assert.h>
 #include <math.h>

@@ -2,7 +2,7 @@
 /* dense.c - see dense.h. */
 #include "tensor/core/dense.h"
 
-#include "kernel/cast.h"
+#include "kernel/values/cast.h"
 #include "tensor/core/scope.h"
 
 #include <assert.h>

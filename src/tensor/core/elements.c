@@ -5,8 +5,8 @@
  */
 #include "base/error.h"
 #include "base/shape.h"
-#include "kernel/copy.h"
-#include "kernel/float.h"
+#include "kernel/copy/copy.h"
+#include "kernel/values/float.h"
 #include "layout/layout.h"
 #include "tensor/core/distribution.h"
 

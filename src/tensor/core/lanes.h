@@ -5,7 +5,7 @@
  * and without AVX. All of them are inlined.
  *
  * A loop over lanes is written as an inlined function that two others call, one compiled with
- * RS_LANES_AVX2 and one without. rs_cpu_detect (kernel/copy.h) tells which one to use.
+ * RS_LANES_AVX2 and one without. rs_cpu_detect (kernel/copy/copy.h) tells which one to use.
  */
 #ifndef RS_TENSOR_CORE_LANES_H
 #define RS_TENSOR_CORE_LANES_H

@@ -5,7 +5,7 @@
 
 #include "base/digest.h"
 #include "base/error.h"
-#include "kernel/float.h"
+#include "kernel/values/float.h"
 #include "tensor/core/distribution.h"
 
 #include <reshard/group.h>

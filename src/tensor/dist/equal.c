@@ -4,7 +4,7 @@
  * distributed tensors, each rank compares its shards, and all ranks agree on the answer.
  */
 #include "base/error.h"
-#include "kernel/cast.h"
+#include "kernel/values/cast.h"
 #include "layout/layout.h"
 #include "tensor/core/move.h"
 #include "tensor/dist/spread.h"

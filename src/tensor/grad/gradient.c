@@ -4,7 +4,7 @@
 
 #include "base/context.h"
 #include "base/error.h"
-#include "kernel/combine.h"
+#include "kernel/values/combine.h"
 #include "layout/layout.h"
 #include "tensor/core/dense.h"
 #include "tensor/core/move.h"

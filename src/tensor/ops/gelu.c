@@ -10,7 +10,7 @@
  */
 #include "tensor/ops/unary.h"
 
-#include "kernel/copy.h"
+#include "kernel/copy/copy.h"
 #include "tensor/core/lanes.h"
 
 #include <reshard/ops.h>
