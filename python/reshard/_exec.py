@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Iterable, List, Sequence, Set, Tuple
 
 from . import _native
 from ._dtypes import dtype_name, is_held_by, numpy, numpy_dtype
-from ._errors import Invalid
+from ._errors import Error, Invalid
 from ._layout import ShardInfo
 from ._library import Handle, lib, make
 from ._plan import Plan, PlanTensor
@@ -145,8 +145,14 @@ class Exec(Handle):
     def _run(self, sources: Sequence[Any], targets: Sequence[Any]) -> Any:
         given = (c_void_p * max(1, len(sources)))(*[array.ctypes.data for array in sources])
         wanted = (c_void_p * max(1, len(targets)))(*[array.ctypes.data for array in targets])
-        lib.reshard_exec_start(self._pointer, given, wanted)
-        lib.reshard_exec_wait(self._pointer)
+        try:
+            lib.reshard_exec_start(self._pointer, given, wanted)
+            lib.reshard_exec_wait(self._pointer)
+        except Error:
+            raise  # nothing is under way
+        except BaseException:  # Ctrl-C, perhaps between the two: the arrays belong to the run until it is over
+            lib.reshard_exec_wait(self._pointer)
+            raise
         if not targets:
             return None
         return targets[0] if len(targets) == 1 else targets

@@ -351,8 +351,9 @@ class _AgreedError(Invalid):
 def run(size: int, body: Callable[[Group], Any]) -> List[Any]:
     """Runs body(group) on ranks that are threads of this process, and returns the results by rank.
 
-    If one raises, the others' calls on the group fail, and the first exception is raised here. NumPy and the library
-    release the GIL while they work, but Python code in between does not run in parallel.
+    If one raises, the others' calls on the group fail, and the first exception is raised here. Ctrl-C breaks the group too:
+    ranks that wait end at once, the others when they next communicate. NumPy and the library release the GIL while they work,
+    but Python code in between does not run in parallel.
 
     >>> import reshard
     >>> reshard.run(3, lambda group: int(group.all_reduce(group.rank + 1)))
@@ -362,10 +363,23 @@ def run(size: int, body: Callable[[Group], Any]) -> List[Any]:
     results: List[Any] = [None] * size if size > 0 else []
     raised: List[BaseException] = []
     lock = threading.Lock()
+    present: List[int] = []  # the library's groups of ranks that have begun and not yet ended
+    stopped: List[bool] = []
+
+    def stop() -> None:
+        # A group is used by its own thread only, but breaking it is what another rank may do at any time.
+        with lock:
+            stopped.append(True)
+            if present:
+                lib.reshard_group_break(present[0], b"interrupted")
 
     def call(_user: Any, pointer: int) -> int:
         group = None
         try:
+            with lock:
+                present.append(pointer)
+            if stopped:  # before any rank was present
+                raise KeyboardInterrupt
             group = Group(lib.reshard_group_retain(pointer))
             results[group.rank] = body(group)
             return 0
@@ -378,10 +392,12 @@ def run(size: int, body: Callable[[Group], Any]) -> List[Any]:
         finally:
             if group is not None:
                 group.close()
+            with lock:
+                present.remove(pointer)
 
     callback = _native.reshard_rank_fn(call)
     try:
-        _run_beside(lambda: lib.reshard_group_run(None, size, callback, None))
+        _run_beside(lambda: lib.reshard_group_run(None, size, callback, None), stop)
     except GroupBroken:
         if not raised:
             raise
@@ -392,7 +408,7 @@ def run(size: int, body: Callable[[Group], Any]) -> List[Any]:
     return results
 
 
-def _run_beside(work: Callable[[], Any]) -> Any:
-    """Runs on another thread, so that Ctrl-C is noticed here. The ranks end when they next communicate."""
+def _run_beside(work: Callable[[], Any], stop: Callable[[], None]) -> Any:
+    """Runs on another thread, so that Ctrl-C is noticed here."""
     from ._work import Context
-    return Context().run(work)
+    return Context().run(work, None, stop)

@@ -116,14 +116,15 @@ class _Worker:
         """Whether this thread is inside a callback."""
         return self._call.listener is not None
 
-    def run(self, work: Callable[[], Any], progress: Progress = None) -> Any:
-        """Makes a long call and returns its result. Raises what a callback raised, even if the call succeeded anyway."""
+    def run(self, work: Callable[[], Any], progress: Progress = None, stop: Optional[Callable[[], None]] = None) -> Any:
+        """Makes a long call and returns its result. Raises what a callback raised, even if the call succeeded anyway. stop: ends
+        a call that does not look at the context's flag; called after an exception in the main thread."""
         listener = _listener_of(progress)
         with self._lock:
             self._running += 1
         try:
             if threading.current_thread() is threading.main_thread():
-                return self._run_beside(work, listener)
+                return self._run_beside(work, listener, stop)
             return self._run_here(work, listener)
         finally:
             with self._lock:
@@ -148,7 +149,7 @@ class _Worker:
             raise call.raised
         return result
 
-    def _run_beside(self, work: Callable[[], Any], listener: Any) -> Any:
+    def _run_beside(self, work: Callable[[], Any], listener: Any, stop: Optional[Callable[[], None]]) -> Any:
         results: List[Any] = []
         errors: List[BaseException] = []
 
@@ -163,6 +164,8 @@ class _Worker:
         thread.start(run)
         while True:  # until the call has returned, because it uses our memory
             try:
+                if struck is not None and stop is not None:
+                    stop()
                 thread.done.acquire()
                 break
             except BaseException as error:
