@@ -272,6 +272,27 @@ class TestThreads(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "closed"):
             groups[0].barrier()
 
+    def test_plans_that_are_kept__are_bounded(self):
+        def body(group):
+            wrong = []
+            for i in range(200):
+                rows = i % 70 + 1 if i % 3 else 1  # one of them again and again, others too late to be found
+                found = group.redistribute(np.full((rows, 4), group.rank, "f4"), "2: S(0)", "2: S(1)", shape=(2 * rows, 4))
+                if found[:, 0].tolist() != [0] * rows + [1] * rows:
+                    wrong.append(i)
+            return wrong, len(group._execs) <= 64
+        self.assertEqual(reshard.run(2, body), [([], True)] * 2)
+
+    def test_what_is_kept_of_ranks__says_that_they_have_ended(self):
+        plan = reshard.plan((2, 2), "f32", "2: S(0)", "2: S(1)")
+        kept = reshard.run(2, lambda group: (reshard.Exec(group, plan), group.subset([1, 0]), group))
+        for move, part, group in kept:
+            with self.assertRaisesRegex(ValueError, "have ended"):
+                move(np.zeros((1, 2), "f4"))
+            for closed in (part, group):
+                with self.assertRaisesRegex(ValueError, "closed"):
+                    closed.all_reduce(1)
+
 
 def run_page(rank):
     """The lines of docs/python.md that need MPI, as they stand."""
