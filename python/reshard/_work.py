@@ -97,6 +97,7 @@ class _Worker:
         options = _native.reshard_context_options(size=ctypes.sizeof(_native.reshard_context_options),
                                                   progress=self._on_progress, cancel_flag=ctypes.pointer(self._cancel))
         self.pointer = make(lib.reshard_context_create, ctypes.byref(options))
+        _workers.append(self)
 
     def _report(self, _user: Any, what: bytes, done: int, total: int) -> None:
         call = self._call
@@ -111,6 +112,10 @@ class _Worker:
         except BaseException as error:
             call.raised = error
             self._cancel.value = 1
+
+    def forget_threads(self) -> None:
+        """After a fork: the calls of other threads did not come along, and nobody holds the lock."""
+        self._lock, self._running, self._cancel.value = threading.Lock(), 0, 0
 
     def is_called(self) -> bool:
         """Whether this thread is inside a callback."""
@@ -129,8 +134,8 @@ class _Worker:
         finally:
             with self._lock:
                 self._running -= 1
-                if self._running == 0:  # another call may not have seen the flag yet
-                    self._cancel.value = 0
+                if self._running <= 0:  # another call may not have seen the flag yet
+                    self._running = self._cancel.value = 0
             if isinstance(listener, Bar):
                 listener.close()
 
@@ -213,9 +218,17 @@ class _Thread:
             self.done.release()
 
 
-os.register_at_fork(after_in_child=_Thread.idle.clear)  # threads do not survive a fork
-
 _idle: List[_Worker] = []
+_workers: List[_Worker] = []  # all there are; they are never freed
+
+
+def _forget_threads() -> None:
+    _Thread.idle.clear()
+    for worker in _workers:
+        worker.forget_threads()
+
+
+os.register_at_fork(after_in_child=_forget_threads)  # threads do not survive a fork
 
 
 class Context:
