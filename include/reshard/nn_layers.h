@@ -17,8 +17,8 @@
  * cut by columns). Inputs that are partial or cut in another way, and weights in layouts that ops.h
  * does not support, are redistributed. Gradients have the layout of their tensor.
  *
- * All calls are Local. Errors: RANGE for sizes, UNSUPPORTED for dtypes other than f16, bf16, f32,
- * f64.
+ * All calls are Local. Errors: RANGE for sizes and deviations, UNSUPPORTED for dtypes other than
+ * f16, bf16, f32, f64.
  */
 #ifndef RESHARD_NN_LAYERS_H
 #define RESHARD_NN_LAYERS_H

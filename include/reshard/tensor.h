@@ -10,8 +10,8 @@
  *  - Calls that compute a tensor from tensors return the result itself, so that they can be nested
  *    and model code reads like model code. The result belongs to the innermost scope open on this
  *    thread, and is freed with it. On failure the result is NULL, and calls that are given NULL
- *    return NULL; the scope keeps the first error and its text, and reshard_scope_close returns
- *    them.
+ *    return NULL, or INVALID if they return a status; the scope keeps the first error and its text,
+ *    and reshard_scope_close returns them.
  *
  *     reshard_scope_open(NULL, &scope);
  *     reshard_tensor *hidden = reshard_relu(reshard_linear(x, w1, b1));
@@ -120,9 +120,9 @@ RESHARD_API reshard_status reshard_tensor_get_info(const reshard_tensor *tensor,
 /* The facts that programs ask for one at a time. */
 static inline reshard_tensor_info reshard_tensor_facts(const reshard_tensor *tensor)
 {
-    reshard_tensor_info info;
-    info.size = sizeof(info);
-    (void)reshard_tensor_get_info(tensor, &info); /* fails only for a wrong size */
+    reshard_tensor_info info = {
+        sizeof(info), RESHARD_DTYPE_NONE, 0, NULL, NULL, 0, 0, 0, NULL, NULL, 0, 0, 0, 0};
+    (void)reshard_tensor_get_info(tensor, &info); /* fails only for NULL, which has no facts */
     return info;
 }
 static inline reshard_dtype reshard_tensor_dtype(const reshard_tensor *tensor)

@@ -3,6 +3,7 @@
 import ctypes
 import os
 import threading
+import weakref
 from contextlib import contextmanager
 from ctypes import byref, c_int64, c_void_p, string_at
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
 
     from ._native import OpeningOptions
     from ._shard import Shard
+
+
+#: Those that there are, by id, for the children of a fork. (Mappings have no hash.)
+_all: "weakref.WeakValueDictionary[int, Checkpoint]" = weakref.WeakValueDictionary()
 
 
 class Checkpoint(Handle, Mapping[str, StoredTensor]):
@@ -49,8 +54,7 @@ class Checkpoint(Handle, Mapping[str, StoredTensor]):
         self.mmap, self.raw = bool(mmap), bool(raw)
         self._context = Context()
         self._maps: Dict[int, Any] = {}
-        self._idle = threading.Condition(threading.Lock())
-        self._threads: List[int] = []  # one item for each call under way
+        self._begin_use()
         self._opened_with = dict(options, keep_names=keep_names, mmap=mmap, raw=raw, unreadable=unreadable)
         if options.get("config") is not None:
             self._opened_with["config"] = os.path.abspath(os.fsdecode(options["config"]))  # type: ignore[arg-type]
@@ -59,6 +63,16 @@ class Checkpoint(Handle, Mapping[str, StoredTensor]):
         spelt = encode(path, "a path")
         self._pointer = self._context.run(
             lambda: make(lib.reshard_checkpoint_open, self._context._pointer, spelt, byref(made)), progress)
+
+    def _begin_use(self) -> None:
+        self._idle = threading.Condition(threading.Lock())
+        self._threads: List[int] = []  # one item for each call under way
+        _all[id(self)] = self
+
+    def _forget_threads(self) -> None:
+        """After a fork: only the thread that forked is here, and nobody else is using the checkpoint or holds its lock."""
+        self._idle = threading.Condition(threading.Lock())
+        self._threads = [thread for thread in self._threads if thread == threading.get_ident()]
 
     def _live(self) -> int:
         if self._pointer is None or self._ended:
@@ -292,6 +306,14 @@ class Checkpoint(Handle, Mapping[str, StoredTensor]):
             (lib.reshard_hashes_destroy if sha256 else lib.reshard_digests_destroy)(found)
 
 
+def _forget_threads() -> None:
+    for checkpoint in list(_all.values()):
+        checkpoint._forget_threads()
+
+
+os.register_at_fork(after_in_child=_forget_threads)
+
+
 class View(Checkpoint):
     """A checkpoint under another naming. Made by `Checkpoint.named`.
 
@@ -312,8 +334,7 @@ class View(Checkpoint):
         self.path, self.mmap, self.raw = checkpoint.path, checkpoint.mmap, checkpoint.raw
         self._context = checkpoint._context
         self._maps: Dict[int, Any] = {}
-        self._idle = threading.Condition(threading.Lock())
-        self._threads: List[int] = []
+        self._begin_use()
         self._checkpoint, self._named_with = checkpoint, dict(options, as_=as_)
         made = fill("DIGEST", "viewing", self._named_with)
         with checkpoint._use() as pointer:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Iterable, List, Sequence, Set, Tuple
 
 from . import _native
 from ._dtypes import dtype_name, is_held_by, numpy, numpy_dtype
-from ._errors import Invalid
+from ._errors import Error, Invalid
 from ._layout import ShardInfo
 from ._library import Handle, lib, make
 from ._plan import Plan, PlanTensor
@@ -52,6 +52,8 @@ def as_array(given: Any, dtype: Any = None) -> Tuple[Any, str]:
     elements are if NumPy cannot know ("bf16" held as uint16)."""
     np = numpy()
     given = settled(given)
+    if np.ma.is_masked(given):
+        raise Invalid("a masked array of shape %s: the mask would be lost; give it values first (.filled(0))" % (np.shape(given),))
     if hasattr(given, "__dlpack__") and not hasattr(given, "__array_interface__"):
         given = np.from_dlpack(given)
     array = np.ascontiguousarray(given).reshape(np.shape(given))
@@ -136,6 +138,7 @@ class Exec(Handle):
         self._sources = [(tensor, shard) for tensor in plan.tensors for shard in tensor.source.shards(self._rank)]
         self._targets = [(tensor, shard) for i, tensor in enumerate(plan.tensors)
                          for shard in plan.target_layout(i).shards(self._rank)]
+        group._made.add(self)
 
     def __call__(self, sources: Any = None, out: Any = None) -> Any:
         """Takes this rank's source shards (a list if there are several) and returns its target shards. out: arrays for them,
@@ -143,10 +146,18 @@ class Exec(Handle):
         return self._run(*prepare(self._rank, self._sources, self._targets, sources, out, self._raw))
 
     def _run(self, sources: Sequence[Any], targets: Sequence[Any]) -> Any:
+        if self._pointer is None:
+            raise ValueError("the ranks that made this Exec have ended")
         given = (c_void_p * max(1, len(sources)))(*[array.ctypes.data for array in sources])
         wanted = (c_void_p * max(1, len(targets)))(*[array.ctypes.data for array in targets])
-        lib.reshard_exec_start(self._pointer, given, wanted)
-        lib.reshard_exec_wait(self._pointer)
+        try:
+            lib.reshard_exec_start(self._pointer, given, wanted)
+            lib.reshard_exec_wait(self._pointer)
+        except Error:
+            raise  # nothing is under way
+        except BaseException:  # Ctrl-C, perhaps between the two: the arrays belong to the run until it is over
+            lib.reshard_exec_wait(self._pointer)
+            raise
         if not targets:
             return None
         return targets[0] if len(targets) == 1 else targets

@@ -8,6 +8,7 @@ import ctypes
 import hashlib
 import struct
 import threading
+import weakref
 from ctypes import byref, c_void_p
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
@@ -16,11 +17,12 @@ from ._dtypes import dtype_name, numpy, numpy_dtype
 from ._errors import GroupBroken, Invalid, Mismatch, Unsupported, error_fields
 from ._exec import Exec, as_array, prepare
 from ._layout import Layout, Shape, Spec
-from ._library import Handle, lib, rank_count, rank_number
+from ._library import Handle, lib, rank_count, rank_number, whole_number
 from ._plan import Plan, PlanTensor
 
 _SpecLike = Union[str, Spec, Layout]
 _DIMENSIONS_MAX = 64  # NumPy's limit
+_EXECS_MAX = 64  # that a group keeps for redistribute, as the library does for tensors
 
 
 def _pointer_of(array: Any) -> c_void_p:
@@ -42,10 +44,11 @@ class Group(Handle):
 
     _release = "reshard_group_release"
 
-    def __init__(self, pointer: int) -> None:
-        """Takes over a reference to the library's group."""
+    def __init__(self, pointer: int, made: Any = None) -> None:
+        """Takes over a reference to the library's group. made: where to list what was made with it, as its sub-groups do."""
         super().__init__(pointer)
         self._execs: Dict[Any, "Exec"] = {}
+        self._made: "weakref.WeakSet[Handle]" = weakref.WeakSet() if made is None else made
 
     def _live(self) -> int:
         if self._pointer is None:
@@ -106,7 +109,11 @@ class Group(Handle):
         pointer = c_void_p()
         listed = (ctypes.c_int32 * max(1, len(ranks)))(*map(rank_number, ranks))
         lib.reshard_group_subset(self._live(), len(ranks), listed, byref(pointer))
-        return None if pointer.value is None else Group(pointer.value)
+        if pointer.value is None:
+            return None
+        part = Group(pointer.value, self._made)
+        self._made.add(part)
+        return part
 
     # ---- resharding ----
 
@@ -116,7 +123,8 @@ class Group(Handle):
 
         array: None on a rank that has no shard, and a list if it has several; the same holds for the result. shape: of the
         whole tensor. Without it, the shape is found from the shards if the spec makes that possible. raw: a rank that passes no
-        bf16 as uint16 may get it, where NumPy has no such type. Plans are kept, so the same call again costs no planning.
+        bf16 as uint16 may get it, where NumPy has no such type. The last 64 plans are kept, so the same call again costs no
+        planning.
         """
         key: Any = None
         needs_shape = shape is None and not isinstance(source, Layout)
@@ -135,9 +143,11 @@ class Group(Handle):
         except Exception as error:
             wrong = error
         self._compare(key, wrong)
-        if key not in self._execs:
-            self._execs[key] = Exec(self, Plan([move]), verify=verify)
-        return self._execs[key]._run(arrays, targets)
+        exec_ = self._execs.pop(key, None) or Exec(self, Plan([move]), verify=verify)
+        self._execs[key] = exec_  # the last one is the one used last, on all ranks
+        if len(self._execs) > _EXECS_MAX:
+            del self._execs[next(iter(self._execs))]
+        return exec_._run(arrays, targets)
 
     def _describe(self, source: Any, target: Any, shape: Optional[Shape], dtype: Any, target_dtype: Any) -> PlanTensor:
         source = source if isinstance(source, Layout) else Layout(source, shape)  # type: ignore[arg-type]
@@ -284,6 +294,7 @@ class Group(Handle):
         """The root's array, on all ranks. The other ranks pass None. raw: they may get bf16 as uint16, where NumPy has no such
         type."""
         np = numpy()
+        root = whole_number(root, "the root")
         mine = as_array(array, dtype) if self.rank == root else None
         told = self.gather_objects((None if mine is None else (mine[0].shape, mine[1]), _lacking(raw)))
         if not 0 <= root < self.size or told[root][0] is None:
@@ -351,8 +362,9 @@ class _AgreedError(Invalid):
 def run(size: int, body: Callable[[Group], Any]) -> List[Any]:
     """Runs body(group) on ranks that are threads of this process, and returns the results by rank.
 
-    If one raises, the others' calls on the group fail, and the first exception is raised here. NumPy and the library
-    release the GIL while they work, but Python code in between does not run in parallel.
+    If one raises, the others' calls on the group fail, and the first exception is raised here. Ctrl-C breaks the group too:
+    ranks that wait end at once, the others when they next communicate. NumPy and the library release the GIL while they work,
+    but Python code in between does not run in parallel.
 
     >>> import reshard
     >>> reshard.run(3, lambda group: int(group.all_reduce(group.rank + 1)))
@@ -362,10 +374,23 @@ def run(size: int, body: Callable[[Group], Any]) -> List[Any]:
     results: List[Any] = [None] * size if size > 0 else []
     raised: List[BaseException] = []
     lock = threading.Lock()
+    present: List[int] = []  # the library's groups of ranks that have begun and not yet ended
+    stopped: List[bool] = []
+
+    def stop() -> None:
+        # A group is used by its own thread only, but breaking it is what another rank may do at any time.
+        with lock:
+            stopped.append(True)
+            if present:
+                lib.reshard_group_break(present[0], b"interrupted")
 
     def call(_user: Any, pointer: int) -> int:
         group = None
         try:
+            with lock:
+                present.append(pointer)
+            if stopped:  # before any rank was present
+                raise KeyboardInterrupt
             group = Group(lib.reshard_group_retain(pointer))
             results[group.rank] = body(group)
             return 0
@@ -376,12 +401,16 @@ def run(size: int, body: Callable[[Group], Any]) -> List[Any]:
             lib.reshard_group_break(pointer, text.encode("utf-8", "replace"))
             return int(_native.RESHARD_ERR_GROUP_BROKEN)
         finally:
-            if group is not None:
+            if group is not None:  # the ranks end here, so what was kept of them must say so when it is used
+                for handle in list(group._made):
+                    handle.__del__()
                 group.close()
+            with lock:
+                present.remove(pointer)
 
     callback = _native.reshard_rank_fn(call)
     try:
-        _run_beside(lambda: lib.reshard_group_run(None, size, callback, None))
+        _run_beside(lambda: lib.reshard_group_run(None, size, callback, None), stop)
     except GroupBroken:
         if not raised:
             raise
@@ -392,7 +421,7 @@ def run(size: int, body: Callable[[Group], Any]) -> List[Any]:
     return results
 
 
-def _run_beside(work: Callable[[], Any]) -> Any:
-    """Runs on another thread, so that Ctrl-C is noticed here. The ranks end when they next communicate."""
+def _run_beside(work: Callable[[], Any], stop: Callable[[], None]) -> Any:
+    """Runs on another thread, so that Ctrl-C is noticed here."""
     from ._work import Context
-    return Context().run(work)
+    return Context().run(work, None, stop)

@@ -97,6 +97,7 @@ class _Worker:
         options = _native.reshard_context_options(size=ctypes.sizeof(_native.reshard_context_options),
                                                   progress=self._on_progress, cancel_flag=ctypes.pointer(self._cancel))
         self.pointer = make(lib.reshard_context_create, ctypes.byref(options))
+        _workers.append(self)
 
     def _report(self, _user: Any, what: bytes, done: int, total: int) -> None:
         call = self._call
@@ -112,24 +113,29 @@ class _Worker:
             call.raised = error
             self._cancel.value = 1
 
+    def forget_threads(self) -> None:
+        """After a fork: the calls of other threads did not come along, and nobody holds the lock."""
+        self._lock, self._running, self._cancel.value = threading.Lock(), 0, 0
+
     def is_called(self) -> bool:
         """Whether this thread is inside a callback."""
         return self._call.listener is not None
 
-    def run(self, work: Callable[[], Any], progress: Progress = None) -> Any:
-        """Makes a long call and returns its result. Raises what a callback raised, even if the call succeeded anyway."""
+    def run(self, work: Callable[[], Any], progress: Progress = None, stop: Optional[Callable[[], None]] = None) -> Any:
+        """Makes a long call and returns its result. Raises what a callback raised, even if the call succeeded anyway. stop: ends
+        a call that does not look at the context's flag; called after an exception in the main thread."""
         listener = _listener_of(progress)
         with self._lock:
             self._running += 1
         try:
             if threading.current_thread() is threading.main_thread():
-                return self._run_beside(work, listener)
+                return self._run_beside(work, listener, stop)
             return self._run_here(work, listener)
         finally:
             with self._lock:
                 self._running -= 1
-                if self._running == 0:  # another call may not have seen the flag yet
-                    self._cancel.value = 0
+                if self._running <= 0:  # another call may not have seen the flag yet
+                    self._running = self._cancel.value = 0
             if isinstance(listener, Bar):
                 listener.close()
 
@@ -148,7 +154,7 @@ class _Worker:
             raise call.raised
         return result
 
-    def _run_beside(self, work: Callable[[], Any], listener: Any) -> Any:
+    def _run_beside(self, work: Callable[[], Any], listener: Any, stop: Optional[Callable[[], None]]) -> Any:
         results: List[Any] = []
         errors: List[BaseException] = []
 
@@ -163,6 +169,8 @@ class _Worker:
         thread.start(run)
         while True:  # until the call has returned, because it uses our memory
             try:
+                if struck is not None and stop is not None:
+                    stop()
                 thread.done.acquire()
                 break
             except BaseException as error:
@@ -210,9 +218,17 @@ class _Thread:
             self.done.release()
 
 
-os.register_at_fork(after_in_child=_Thread.idle.clear)  # threads do not survive a fork
-
 _idle: List[_Worker] = []
+_workers: List[_Worker] = []  # all there are; they are never freed
+
+
+def _forget_threads() -> None:
+    _Thread.idle.clear()
+    for worker in _workers:
+        worker.forget_threads()
+
+
+os.register_at_fork(after_in_child=_forget_threads)  # threads do not survive a fork
 
 
 class Context:

@@ -201,12 +201,17 @@ static bool run(call *c)
 
 reshard_value reshard_module_call(reshard_module *module, reshard_value input)
 {
-    if (rs_thread_state_get()->scope == NULL) {
+    rs_thread_state *state = rs_thread_state_get();
+    if (state->scope == NULL) {
         (void)rs_fail(RESHARD_ERR_INVALID, "a module of kind %s: no scope is open on this thread",
-                      module->kind_name);
+                      module != NULL ? module->kind_name : "NULL");
         return failed;
     }
-    rs_thread_state *state = rs_thread_state_get();
+    if (module == NULL) { /* the call that was to make it has failed, or was skipped after that */
+        if (state->scope->status == RESHARD_OK)
+            (void)rs_scope_fail(rs_fail(RESHARD_ERR_INVALID, "the module is NULL"));
+        return failed;
+    }
     reshard_scope scope;
     call c = {.module = reshard_module_retain(module),
               .serial = module->hook_serial,

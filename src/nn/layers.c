@@ -58,6 +58,10 @@ reshard_status rs_layer_options(const reshard_layer_options *given, reshard_laye
     if (!rs_dtype_is_float(out->dtype))
         return rs_fail(RESHARD_ERR_UNSUPPORTED, "parameters of %s: they are f16, bf16, f32 or f64",
                        reshard_dtype_name(out->dtype));
+    if (!isfinite(out->deviation) || out->deviation < 0)
+        return rs_fail(RESHARD_ERR_RANGE,
+                       "a standard deviation of %g: it must be finite and not negative",
+                       out->deviation);
     return RESHARD_OK;
 }
 

@@ -188,11 +188,12 @@ reshard_status rs_slot_gradient(const reshard_optimizer *o, const rs_step_slot *
 
 void reshard_optimizer_clear_gradients(reshard_optimizer *o)
 {
-    for (int64_t i = 0; i < o->parameters->count; i++)
+    for (int64_t i = 0; o != NULL && i < o->parameters->count; i++)
         reshard_tensor_clear_gradient(o->parameters->items[i].tensor);
 }
 
 void reshard_optimizer_set_learning_rate(reshard_optimizer *o, double rate)
 {
-    o->set.rate = rate;
+    if (o != NULL)
+        o->set.rate = rate;
 }

@@ -8,7 +8,11 @@
 
 #include "tests/support/info.h"
 
+#include <reshard/dlpack.h>
+#include <reshard/optimizer.h>
+
 #include <math.h>
+#include <string.h>
 
 /* ---- errors looked at once ------------------------------------------------------------------- */
 
@@ -42,6 +46,69 @@ static void test_do__first_error(void **state)
     const reshard_layer_options *options = RESHARD_OPTIONS(reshard_layer_options, .seed = 7);
     assert_int_equal(options->size, sizeof *options);
     assert_true(options->seed == 7 && options->no_bias == 0);
+}
+
+/* Reads, writes and describes a tensor; each call must say that there is none. */
+static void use_missing_tensor(void)
+{
+    static const int64_t first[1] = {0};
+    unsigned char memory[8];
+    double value = 7;
+    reshard_tensor *made = NULL;
+    reshard_dl_managed *managed = NULL;
+    reshard_dl_versioned *versioned = NULL;
+    reshard_tensor_info info = {.size = sizeof info};
+    const reshard_status found[] = {
+        reshard_tensor_get(NULL, first, &value),
+        reshard_tensor_set(NULL, first, 1),
+        reshard_tensor_fill(NULL, 1),
+        reshard_tensor_copy_to(NULL, memory, sizeof memory),
+        reshard_tensor_copy_from(NULL, memory, sizeof memory),
+        reshard_tensor_fill_random(NULL, RESHARD_UNIFORM, 1),
+        reshard_tensor_get_info(NULL, &info),
+        reshard_tensor_zeros_like(NULL, RESHARD_F32, &made),
+        reshard_tensor_set_requires_grad(NULL, 1),
+        reshard_tensor_to_dlpack(NULL, &managed),
+        reshard_tensor_to_dlpack_versioned(NULL, &versioned),
+    };
+    for (size_t i = 0; i < sizeof found / sizeof *found; i++)
+        assert_int_equal(found[i], RESHARD_ERR_INVALID);
+    assert_non_null(strstr(reshard_error_text(), "the tensor is NULL"));
+    assert_int_not_equal(reshard_tensor_value(NULL, &value), RESHARD_OK); /* or the scope's error */
+    assert_null(reshard_tensor_data(NULL));
+    assert_null(reshard_tensor_write(NULL));
+    assert_null(reshard_tensor_local_shard(NULL, 0));
+    assert_null(reshard_tensor_gradient(NULL));
+    assert_null(reshard_tensor_shape(NULL));
+    assert_int_equal(reshard_tensor_ndim(NULL), 0);
+    assert_true(reshard_tensor_volume(NULL) == 0 && value == 7);
+    reshard_tensor_clear_gradient(NULL);
+}
+
+/* What a failed call should have made is NULL; whoever goes on with it learns of the first error,
+ * or of this one. */
+static void test_do__what_is_missing(void **state)
+{
+    (void)state;
+    reshard_scope *scope = NULL;
+    reshard_module *linear = NULL;
+    reshard_optimizer *sgd = NULL;
+    reshard_tensor *x = make_zeros(RESHARD_F32, SHAPE(2, 4));
+    MUST(reshard_scope_open(NULL, &scope));
+    RESHARD_DO(reshard_linear_create(NULL, -3, 4, NULL, &linear));
+    RESHARD_DO(reshard_sgd_create(NULL, linear, NULL, &sgd));
+    assert_null(reshard_module_forward(linear, x));
+    reshard_optimizer_set_learning_rate(sgd, 0.1);
+    reshard_optimizer_clear_gradients(sgd);
+    use_missing_tensor();
+    assert_int_equal(reshard_scope_close(scope), RESHARD_ERR_RANGE);
+    assert_non_null(strstr(reshard_error_text(), "-3"));
+    MUST(reshard_scope_open(NULL, &scope));
+    assert_null(reshard_module_forward(NULL, x));
+    assert_int_equal(reshard_scope_close(scope), RESHARD_ERR_INVALID);
+    assert_string_equal(reshard_error_text(), "the module is NULL");
+    assert_null(reshard_module_forward(NULL, x)); /* without a scope */
+    reshard_tensor_release(x);
 }
 
 /* One rank fails alone and skips what is collective; the others do not wait for ever. */
@@ -395,6 +462,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_do__first_error),
+        cmocka_unit_test(test_do__what_is_missing),
         cmocka_unit_test(test_do__one_rank_alone),
         cmocka_unit_test(test_set_parameter__before_and_after_sharding),
         cmocka_unit_test(test_mse_loss__any_layouts),

@@ -204,6 +204,15 @@ static void test_layers__refused(void **state)
     assert_int_equal(reshard_linear_create(NULL, -1, 4, NULL, &m), RESHARD_ERR_RANGE);
     options.dtype = RESHARD_I64;
     assert_int_equal(reshard_linear_create(NULL, 1, 4, &options, &m), RESHARD_ERR_UNSUPPORTED);
+    static const double wrong[] = {NAN, INFINITY, -INFINITY, -0.02};
+    for (int i = 0; i < 4; i++) {
+        options = options_of(0);
+        options.deviation = wrong[i];
+        assert_int_equal(reshard_linear_create(NULL, 1, 4, &options, &m), RESHARD_ERR_RANGE);
+        assert_int_equal(reshard_embedding_create(NULL, 1, 4, &options, &m), RESHARD_ERR_RANGE);
+        assert_int_equal(reshard_block_create(NULL, 4, 2, &options, &m), RESHARD_ERR_RANGE);
+        assert_non_null(strstr(reshard_error_text(), "a standard deviation of "));
+    }
     options.size = 1;
     assert_int_equal(reshard_linear_create(NULL, 1, 4, &options, &m), RESHARD_ERR_INVALID);
     assert_int_equal(reshard_activation_create(NULL, (reshard_activation)7, &m),

@@ -170,6 +170,12 @@ class TestMoving(Case):
         with self.assertRaisesRegex(kind, words):
             reshard.run(1, body)
 
+    def test_sources__with_a_mask(self):
+        for masked in (np.ma.array([[1.0, 2.0]], mask=[[0, 1]]), [np.ma.array([[1.0, 2.0]], mask=True)]):
+            self.refused(lambda group: group.redistribute(masked, "1: R", "1: R", shape=(1, 2), dtype="f64"), "the mask would be lost")
+        self.refused(lambda group: group.all_reduce(np.ma.masked), "the mask would be lost")
+        self.assertEqual(self.alone(lambda group: group.all_reduce(np.ma.array([1.0, 2.0]))).tolist(), [1, 2])  # nothing to lose
+
     def test_sources__of_another_type(self):
         sums = reshard.plan((2, 2), "bf16", "1: P(sum)", "1: R")
         for kind in ("f2", "i2", "S2", ">u2", "u4"):

@@ -3,6 +3,7 @@
 reductions, arrays of all kinds, and ranks that fail. Run as `test_group.py BUILD [mpi]`."""
 import os
 import re
+import subprocess
 import sys
 import unittest
 
@@ -215,6 +216,51 @@ class TestThreads(unittest.TestCase):
             return ""
         self.assertEqual(reshard.run(4, body), [""] * 4)
 
+    def test_interrupt__ends_ranks_that_wait(self):
+        code = ("import os, reshard, signal, threading\n"
+                "def body(group):\n"
+                "    while True:\n"
+                "        {}\n"
+                "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # which jobs in the background ignore
+                "threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGINT]).start()\n"
+                "try:\n"
+                "    reshard.run(2, body)\n"
+                "except KeyboardInterrupt:\n"
+                "    print('interrupted')\n")
+        # Ranks that go on for ever, and ranks that nobody will ever answer.
+        for call in ("group.barrier()", "group.receive((1,), 'f32', 1 - group.rank)", "group.subset([1, 0]).barrier()"):
+            with self.subTest(call):
+                done = subprocess.run([sys.executable, "-c", code.format(call)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                      text=True, timeout=100)
+                self.assertEqual((done.stdout, done.stderr), ("interrupted\n", ""))
+
+    def test_interrupt__of_exec_leaves_nothing_under_way(self):
+        plan = reshard.plan((4, 4), "f32", "2: S(0)", "2: S(1)")
+        from reshard import _library
+        start = _library.lib.reshard_exec_start
+
+        def strike(*arguments):
+            start(*arguments)
+            raise KeyboardInterrupt
+
+        def body(group):
+            move = reshard.Exec(group, plan)
+            whole = np.arange(16, dtype="f4").reshape(4, 4)
+            mine = whole[2 * group.rank:2 * group.rank + 2]
+            group.barrier()
+            _library.lib.reshard_exec_start = strike
+            try:
+                move(mine)
+            except KeyboardInterrupt:
+                pass
+            group.barrier()
+            _library.lib.reshard_exec_start = start
+            return np.array_equal(move(mine), whole[:, 2 * group.rank:2 * group.rank + 2])  # nothing of it is under way
+        try:
+            self.assertEqual(reshard.run(2, body), [True, True])
+        finally:
+            _library.lib.reshard_exec_start = start
+
     def test_sizes(self):
         self.assertEqual(reshard.run(1, lambda group: (group.rank, group.size, group.transport)), [(0, 1, "threads")])
         with self.assertRaises(reshard.Error):
@@ -225,6 +271,27 @@ class TestThreads(unittest.TestCase):
         reshard.run(1, groups.append)
         with self.assertRaisesRegex(ValueError, "closed"):
             groups[0].barrier()
+
+    def test_plans_that_are_kept__are_bounded(self):
+        def body(group):
+            wrong = []
+            for i in range(200):
+                rows = i % 70 + 1 if i % 3 else 1  # one of them again and again, others too late to be found
+                found = group.redistribute(np.full((rows, 4), group.rank, "f4"), "2: S(0)", "2: S(1)", shape=(2 * rows, 4))
+                if found[:, 0].tolist() != [0] * rows + [1] * rows:
+                    wrong.append(i)
+            return wrong, len(group._execs) <= 64
+        self.assertEqual(reshard.run(2, body), [([], True)] * 2)
+
+    def test_what_is_kept_of_ranks__says_that_they_have_ended(self):
+        plan = reshard.plan((2, 2), "f32", "2: S(0)", "2: S(1)")
+        kept = reshard.run(2, lambda group: (reshard.Exec(group, plan), group.subset([1, 0]), group))
+        for move, part, group in kept:
+            with self.assertRaisesRegex(ValueError, "have ended"):
+                move(np.zeros((1, 2), "f4"))
+            for closed in (part, group):
+                with self.assertRaisesRegex(ValueError, "closed"):
+                    closed.all_reduce(1)
 
 
 def run_page(rank):

@@ -8,6 +8,7 @@ import os
 import pickle
 import pty
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -20,6 +21,10 @@ support.need("numpy")
 
 import numpy as np  # noqa: E402
 import reshard  # noqa: E402
+
+
+def fail(*_):
+    raise ZeroDivisionError
 
 
 class Case(support.ModelCase):
@@ -166,6 +171,34 @@ class TestClosing(Case):
             os._exit(0 if good else 1)
         self.assertEqual(os.waitpid(child, 0)[1], 0)
         self.assertEqual(ck.digest(progress=False).checkpoint, wanted)
+
+    def test_fork__while_another_thread_uses_it(self):
+        ck, view = reshard.open(self.model), reshard.open(self.model).named("vllm")
+        begun, may_end, used = threading.Event(), threading.Event(), []
+
+        def watch(*_):
+            with ck._idle, view._idle:
+                begun.set()
+                may_end.wait()
+        thread = threading.Thread(target=lambda: used.append(ck.digest(progress=watch)))
+        thread.start()
+        begun.wait()
+        child = os.fork()
+        if child == 0:  # nobody else is here, so nobody has to be waited for
+            signal.alarm(30)
+            good = len(view) > 0 and np.array_equal(ck["lm_head.weight"][...], self.tensors["lm_head.weight"])
+            try:
+                ck.digest(progress=fail)
+                good = False
+            except ZeroDivisionError:
+                pass
+            good = good and len(ck.digest(progress=False).checkpoint) == 32  # that one was stopped, this one is not
+            ck.close()
+            os._exit(0 if good else 1)
+        status = os.waitpid(child, 0)[1]
+        may_end.set()
+        thread.join()
+        self.assertEqual((status, len(used)), (0, 1))
 
 
 class TestWrongArguments(Case):

@@ -160,6 +160,9 @@ static void delete_versioned(reshard_dl_versioned *self)
 
 static reshard_status make_holder(reshard_tensor *tensor, holder **out_holder)
 {
+    reshard_status status = rs_tensor_check_given(tensor, "DLPack");
+    if (status != RESHARD_OK)
+        return status;
     if (tensor->distribution != NULL)
         return rs_fail(RESHARD_ERR_UNSUPPORTED, "DLPack: a distributed tensor");
     holder *h = rs_allocate_zeroed(tensor->context, sizeof *h);

@@ -116,6 +116,9 @@ static reshard_status store(reshard_dtype dtype, double value, unsigned char *at
 
 static reshard_status check_local(const reshard_tensor *tensor)
 {
+    reshard_status status = rs_tensor_check_given(tensor, "elements");
+    if (status != RESHARD_OK)
+        return status;
     if (tensor->distribution != NULL)
         return rs_fail(RESHARD_ERR_UNSUPPORTED,
                        "elements of a distributed tensor: they are in its local shards");
@@ -127,7 +130,7 @@ static reshard_status find(const reshard_tensor *tensor, const int64_t *index,
 {
     reshard_status status = check_local(tensor);
     int64_t at = 0;
-    for (int32_t d = 0; d < tensor->ndim && status == RESHARD_OK; d++) {
+    for (int32_t d = 0; status == RESHARD_OK && d < tensor->ndim; d++) {
         if (index[d] < 0 || index[d] >= tensor->shape[d])
             status = rs_fail(RESHARD_ERR_RANGE,
                              "index %" PRId64 " of dimension %d, which has %" PRId64 " elements",
@@ -210,8 +213,10 @@ reshard_status rs_tensor_densify(reshard_context *context, reshard_tensor *tenso
 static reshard_status check_bytes(const reshard_tensor *tensor, size_t bytes)
 {
     reshard_status status = check_local(tensor);
+    if (status != RESHARD_OK)
+        return status;
     size_t wanted = (size_t)tensor->volume * rs_element_bytes(tensor->dtype);
-    if (status == RESHARD_OK && bytes != wanted)
+    if (bytes != wanted)
         status = rs_fail(RESHARD_ERR_INVALID, "%zu bytes for a tensor of %zu", bytes, wanted);
     return status;
 }
@@ -258,9 +263,12 @@ reshard_status reshard_tensor_fill(reshard_tensor *tensor, double value)
 {
     static const int64_t still[RESHARD_NDIM_MAX] = {0};
     unsigned char element[16];
+    reshard_status status = rs_tensor_check_given(tensor, "fill");
+    if (status != RESHARD_OK)
+        return status;
     if (tensor->distribution != NULL)
         return fill_shards(tensor, value);
-    reshard_status status = store(tensor->dtype, value, element);
+    status = store(tensor->dtype, value, element);
     if (status == RESHARD_OK)
         copy_strided(tensor, still, tensor->strides, element, reshard_tensor_write(tensor));
     return status;

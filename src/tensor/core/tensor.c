@@ -329,13 +329,21 @@ bool rs_tensor_is_contiguous(const reshard_tensor *tensor)
            rs_strides_are_dense(tensor->ndim, tensor->shape, tensor->strides);
 }
 
+reshard_status rs_tensor_check_given(const reshard_tensor *tensor, const char *what)
+{
+    return tensor != NULL ? RESHARD_OK
+                          : rs_fail(RESHARD_ERR_INVALID, "%s: the tensor is NULL", what);
+}
+
 const void *reshard_tensor_data(const reshard_tensor *tensor)
 {
-    return tensor->data;
+    return tensor != NULL ? tensor->data : NULL;
 }
 
 void *reshard_tensor_write(reshard_tensor *tensor)
 {
+    if (tensor == NULL)
+        return NULL;
     if (tensor->storage != NULL)
         (void)atomic_fetch_add_explicit(&tensor->storage->version, 1, memory_order_relaxed);
     return tensor->data;

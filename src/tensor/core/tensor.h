@@ -124,6 +124,8 @@ reshard_status rs_count_bytes(reshard_dtype dtype, int64_t volume, size_t *out_b
 /* Does what rs_shape_check (base/shape.h) does, and gives the volume. */
 reshard_status rs_extents_check(int32_t ndim, const int64_t *shape, int64_t *out_volume);
 bool rs_shape_equals(const reshard_tensor *a, const reshard_tensor *b);
+/* Refuses NULL, the result of a computation that failed. what: the call, for the error. */
+reshard_status rs_tensor_check_given(const reshard_tensor *tensor, const char *what);
 /* Turns a negative dim, which counts from the end, into one that counts from the front. Errors:
  * RANGE. */
 reshard_status rs_dim_normalize(int32_t ndim, int32_t dim, int32_t *out_dim);

@@ -28,10 +28,12 @@ reshard_status rs_axes_of(const reshard_tensor *tensor, rs_axes *out_axes)
     for (int32_t i = 0; fits && i < spec->cut_count; i++) {
         reshard_cut cut = spec->cuts[i];
         reshard_placement *p = &cut.placement;
-        if (p->kind == RESHARD_REPLICATE || out_axes->mesh->sizes[cut.axis] == 1)
+        /* An axis of size 1 cuts nothing, but a flat shard has one dim even if it is whole. */
+        bool is_flat = p->kind == RESHARD_SHARD && p->dim == RESHARD_DIM_FLAT;
+        if (p->kind == RESHARD_REPLICATE || (out_axes->mesh->sizes[cut.axis] == 1 && !is_flat))
             continue;
-        fits = p->kind != RESHARD_AT &&
-               (p->kind != RESHARD_SHARD || (p->dim != RESHARD_DIM_FLAT && !has_shared_pieces(p)));
+        fits = p->kind != RESHARD_AT && !is_flat &&
+               (p->kind != RESHARD_SHARD || !has_shared_pieces(p));
         if (fits && p->kind == RESHARD_SHARD && p->dim < 0)
             p->dim += tensor->ndim;
         out_axes->cuts[out_axes->count++] = cut;

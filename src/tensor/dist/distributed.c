@@ -80,7 +80,9 @@ reshard_status reshard_tensor_fill_random(reshard_tensor *tensor, reshard_random
                        (int)random);
     rs_random_kind kind = random == RESHARD_NORMAL ? RS_RANDOM_NORMAL : RS_RANDOM_UNIFORM;
     rs_random fill = {kind, seed, 0};
-    reshard_status status = rs_distribution_check_fill(tensor);
+    reshard_status status = rs_tensor_check_given(tensor, "fill_random");
+    if (status == RESHARD_OK)
+        status = rs_distribution_check_fill(tensor);
     if (status == RESHARD_OK && !rs_tensor_is_contiguous(tensor))
         status = rs_fail(RESHARD_ERR_INVALID, "filling a tensor that is not contiguous");
     return status == RESHARD_OK ? rs_fill_random(tensor, &fill) : status;
@@ -91,13 +93,16 @@ reshard_status reshard_tensor_fill_random(reshard_tensor *tensor, reshard_random
 reshard_status reshard_tensor_zeros_like(const reshard_tensor *like, reshard_dtype dtype,
                                          reshard_tensor **out_tensor)
 {
+    reshard_status status = rs_tensor_check_given(like, "zeros_like");
+    if (status != RESHARD_OK)
+        return status;
     const rs_distribution *d = like->distribution;
     reshard_tensor *made = NULL;
     if (dtype == RESHARD_DTYPE_NONE)
         dtype = like->dtype;
     if (d == NULL)
         return reshard_tensor_create(like->context, dtype, like->ndim, like->shape, out_tensor);
-    reshard_status status = rs_distributed_make(like->context, d->cache, d->layout, dtype, &made);
+    status = rs_distributed_make(like->context, d->cache, d->layout, dtype, &made);
     if (status != RESHARD_OK)
         return status;
     clear_shards(made);
@@ -410,6 +415,9 @@ reshard_status reshard_tensor_from_shards(reshard_context *context, reshard_grou
 
 reshard_status reshard_tensor_get_info(const reshard_tensor *tensor, reshard_tensor_info *out_info)
 {
+    reshard_status status = rs_tensor_check_given(tensor, "tensor info");
+    if (status != RESHARD_OK)
+        return status;
     const rs_distribution *d = tensor->distribution;
     reshard_tensor_info info = {
         .dtype = tensor->dtype,
@@ -434,7 +442,8 @@ reshard_status reshard_tensor_get_info(const reshard_tensor *tensor, reshard_ten
 
 reshard_tensor *reshard_tensor_local_shard(const reshard_tensor *tensor, int64_t index)
 {
-    if (index < 0 || tensor->distribution == NULL || index >= tensor->distribution->shard_count)
+    if (tensor == NULL || index < 0 || tensor->distribution == NULL ||
+        index >= tensor->distribution->shard_count)
         return NULL;
     return tensor->distribution->shards[index];
 }

@@ -276,6 +276,9 @@ reshard_tensor *rs_node_saved(rs_node *node, int32_t slot)
 
 reshard_status reshard_tensor_set_requires_grad(reshard_tensor *tensor, int requires)
 {
+    reshard_status status = rs_tensor_check_given(tensor, "requires_grad");
+    if (status != RESHARD_OK)
+        return status;
     if (tensor->node != NULL)
         return rs_fail(RESHARD_ERR_INVALID,
                        "requires_grad of a tensor that %s computed: only leaves can have it set",
@@ -289,11 +292,13 @@ reshard_status reshard_tensor_set_requires_grad(reshard_tensor *tensor, int requ
 
 reshard_tensor *reshard_tensor_gradient(const reshard_tensor *tensor)
 {
-    return tensor->gradient;
+    return tensor != NULL ? tensor->gradient : NULL;
 }
 
 void reshard_tensor_clear_gradient(reshard_tensor *tensor)
 {
+    if (tensor == NULL)
+        return;
     reshard_tensor_release(tensor->gradient);
     tensor->gradient = NULL;
 }

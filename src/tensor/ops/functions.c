@@ -112,6 +112,14 @@ reshard_tensor *reshard_nan_to_num(reshard_tensor *x, double nan, double high, d
         }                                                                                        \
     }
 
+/* Of exponents of one half, PyTorch makes roots, which differ from C's pow at -inf and -0. */
+static REAL OF(power)(REAL x, REAL exponent)
+{
+    if (exponent == (REAL)0.5)
+        return (REAL)sqrt(x);
+    return exponent == (REAL)-0.5 ? (REAL)(1 / sqrt(x)) : (REAL)pow(x, exponent);
+}
+
 FUNCTION(neg, -x, -1)
 FUNCTION(exp, exp(x), kept)
 FUNCTION(log, log(x), 1 / kept)
@@ -119,7 +127,7 @@ FUNCTION(log1p, log1p(x), 1 / (1 + kept))
 FUNCTION(sqrt, sqrt(x), 1 / (2 * kept))
 FUNCTION(tanh, tanh(x), 1 - kept * kept)
 FUNCTION(sigmoid, 1 / (1 + exp(-x)), kept *(1 - kept))
-FUNCTION(pow, pow(x, p[0]), p[0] == 0 ? 0 : p[0] * pow(kept, p[0] - 1))
+FUNCTION(pow, OF(power)(x, p[0]), p[0] == 0 ? 0 : p[0] * OF(power)(kept, p[0] - 1))
 /* With low above high, everything becomes high. NaN stays NaN. */
 FUNCTION(clamp, (x < p[0] ? p[0] : x) > p[1] ? p[1] : (x < p[0] ? p[0] : x),
          kept >= p[0] && kept <= p[1])

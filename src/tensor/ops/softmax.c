@@ -154,9 +154,9 @@ static void OF(logarithm)(const rs_unary_rows *rows, const void *x, void *y)
         REAL *row = (REAL *)y + r * n, largest = n > 0 ? from[0] : 0;
         for (int64_t i = 1; i < n; i++)
             largest = from[i] > largest ? from[i] : largest;
-        double shift = log(OF(exponentials)(from, n, row)) + (double)largest;
+        double shift = log(OF(exponentials)(from, n, row));
         for (int64_t i = 0; i < n; i++)
-            row[i] = (REAL)((double)from[i] - shift);
+            row[i] = (REAL)((double)from[i] - (double)largest - shift);
     }
 }
 

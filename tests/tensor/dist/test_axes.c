@@ -60,6 +60,9 @@ static void test_axes__there_and_back(void **state)
         /* An axis of size 1 cuts nothing. */
         {2, "a=1,b=2: S(0), S(1)", "a=1,b=2: R, S(1)"},
         {4, "4: S(flat)", NULL},
+        /* One rank has all elements then, but as a single dimension. */
+        {1, "1: S(flat)", NULL},
+        {2, "a=2,b=1: S(0), S(flat)", NULL},
         {2, "2: A(0)", NULL},
         {4, "4: S(0, max=2)", NULL},
         {2, "boxes 8x8: 0[0:8,0:3] 1[0:8,3:8]", NULL},

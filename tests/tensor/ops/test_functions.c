@@ -20,6 +20,8 @@ static const double inputs[COUNT] = {NAN, INF, -INF, 0.0, -0.0, -1, 0.5, 2, -0.2
     }
 FN(square, reshard_pow(x, 2))
 FN(inverse, reshard_pow(x, -1))
+FN(root, reshard_pow(x, 0.5))
+FN(inverse_root, reshard_pow(x, -0.5))
 FN(clamp, reshard_clamp(x, -0.25, 0.5))
 FN(crossed, reshard_clamp(x, 1, -1))
 FN(number, reshard_nan_to_num(x, 3, 7, -INF))
@@ -61,6 +63,14 @@ static const struct {
      inverse,
      {NAN, 0.0, -0.0, INF, -INF, -1, 2, 0.5, -4},
      {NAN, -0.0, -0.0, -INF, -INF, -1, -4, -0.25, -16}},
+    {"root",
+     root,
+     {NAN, INF, NAN, 0.0, -0.0, NAN, 0.707106769, 1.41421354, NAN},
+     {NAN, 0.0, NAN, INF, -INF, NAN, 0.707106769, 0.353553385, NAN}},
+    {"inverse_root",
+     inverse_root,
+     {NAN, 0.0, NAN, INF, -INF, NAN, 1.41421354, 0.707106769, NAN},
+     {NAN, -0.0, -0.0, -INF, -INF, NAN, -1.41421354, -0.176776692, NAN}},
     {"clamp",
      clamp,
      {NAN, 0.5, -0.25, 0.0, -0.0, -0.25, 0.5, 0.5, -0.25},
@@ -131,6 +141,30 @@ static void test_nan_to_num__limits_of_the_dtype(void **state)
     }
 }
 
+/* Far from zero, a logarithm of 2 is lost in a number to which it is added. */
+static void test_log_softmax__of_large_numbers(void **state)
+{
+    (void)state;
+    static const double sizes[] = {1e6, 1e17, 1e300};
+    for (int i = 0; i < 3; i++) {
+        reshard_scope *scope = NULL;
+        MUST(reshard_scope_open(NULL, &scope));
+        reshard_tensor *x = make_zeros(RESHARD_F64, SHAPE(2));
+        set_element(x, 0, sizes[i]);
+        set_element(x, 1, sizes[i]);
+        MUST(reshard_tensor_set_requires_grad(x, 1));
+        reshard_tensor *y = reshard_log_softmax(x, 0);
+        MUST(reshard_backward(reshard_tensor_narrow(y, 0, 0, 1), NULL, NULL));
+        for (int k = 0; k < 2; k++) {
+            assert_true(fabs(element(y, k) + 0.69314718055994531) < 1e-15);
+            assert_true(fabs(element(reshard_tensor_gradient(x), k) - (k == 0 ? 0.5 : -0.5)) <
+                        1e-15);
+        }
+        MUST(reshard_scope_close(scope));
+        reshard_tensor_release(x);
+    }
+}
+
 /* As PyTorch's amax: elements that are equal to the maximum share its gradient; NaN is one. */
 static void test_max__ties_share_the_gradient(void **state)
 {
@@ -162,6 +196,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_functions__edges_are_pytorchs),
+        cmocka_unit_test(test_log_softmax__of_large_numbers),
         cmocka_unit_test(test_nan_to_num__limits_of_the_dtype),
         cmocka_unit_test(test_max__ties_share_the_gradient),
     };
