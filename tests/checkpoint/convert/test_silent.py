@@ -103,6 +103,28 @@ class Files(SilentTest):
         found = self.read_json("inspect", self.at("gap/model-00001-of-00004.safetensors"))
         self.assertIn("one of 4 files by its name; the others are ignored", found["notes"][0])
 
+    def test_texts_with_a_mark_in_front(self):
+        """Editors of Windows put a mark of UTF-8 in front, which is no part of the first name."""
+        model = {name: tensor(self.rnd, "F32", 4, 4) for name in ("a", "b")}
+        self.write_hf("source", model)
+        rules = self.write_text("marked.rules", "\ufeffa S(0)@tp\r\n* R\r\n")
+        self.assertEqual(self.convert("source", "ranks", "--to", "tp=2", "--format", "rank-files", "--rules", rules)["rules"], f"rules of {rules}")
+        self.assertEqual(files.read_rank(self.at("ranks/rank-00000-of-00002.safetensors"))[0]["a"][1], (2, 4))
+        marked = self.write_text("marked.map", "\ufeffa drop =\r\n* = *\r\n")
+        self.assertIn('the map drops 1 tensor ("a")', self.notes("source", "dropped", "--map", marked, "--as", "right"))
+        self.assertEqual(files.read_hf(self.at("dropped")), {"b": model["b"]})
+
+    def test_a_key_twice(self):
+        """Programs in Python, which load the model, take the last of equal keys."""
+        model = {"model.layers.0.self_attn.q_proj.weight": tensor(self.rnd, "F32", 32, 32)}
+        self.write_hf("source", model)
+        text = '{"model_type": "gpt2", "hidden_size": 32, "head_dim": 8, "num_key_value_heads": 4, "num_attention_heads": 3, "model_type": "llama", "num_attention_heads": %d}'
+        self.write_text("source/config.json", text % 4)
+        self.assertEqual(self.convert("source", "out", "--to", "tp=4")["warnings"], [])
+        self.write_text("source/config.json", text % 2)
+        done = support.run("convert", self.at("source"), self.at("warned"), "--to", "tp=2")
+        self.assertIn("config.json says that its dimension 0 is 16 ($query_rows", done.stderr)
+
     def torch_parts(self, folder, *numbers, of=2):
         """PyTorch's files that count themselves, with a tensor each."""
         model = {f"t{i}": tensor(self.rnd, "U8", 8) for i in numbers}
