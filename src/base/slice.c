@@ -33,6 +33,13 @@ int rs_slice_compare(rs_slice a, rs_slice b)
     return order != 0 ? order : (a.count > b.count) - (a.count < b.count);
 }
 
+rs_slice rs_slice_unmarked(const char *text, size_t bytes)
+{
+    rs_slice slice = {text, bytes};
+    size_t mark = rs_slice_begins(slice, "\xef\xbb\xbf") ? 3 : 0;
+    return (rs_slice){text + mark, bytes - mark};
+}
+
 int rs_compare_slices(const void *a, const void *b)
 {
     return rs_slice_compare(*(const rs_slice *)a, *(const rs_slice *)b);

@@ -342,9 +342,11 @@ static reshard_status compare(compare_work *work, const reshard_comparison_optio
     if (status == RESHARD_OK)
         status = rs_comparison_see(work->comparison, conversion, options->ignore_dropped != 0);
     status = compare_ranks(work, status, options);
-    if (status == RESHARD_OK && work->comparison->mapped != NULL)
-        status = rs_fail_within(rs_mapped_compare(work->comparison->mapped, &work->team), "%s",
-                                work->comparison->opened->path);
+    const rs_mapped *mapped = work->comparison->mapped;
+    if (status == RESHARD_OK && mapped != NULL)
+        status = rs_fail_within(
+            rs_mapped_compare(&mapped->made, mapped->check_count, mapped->checks, &work->team),
+            "%s", work->comparison->opened->path);
     if (status == RESHARD_OK)
         status = options->by_digest ? compare_digests(work, options)
                                     : compare_bytes(work, options->measure != 0);

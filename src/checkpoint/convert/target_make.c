@@ -119,28 +119,84 @@ static reshard_status compare_sizes(rs_target *target, const reshard_conversion_
                           sizes.first, (long long)sizes.wrong, (long long)sizes.compared);
 }
 
+static bool has_same_shape(const rs_stored_tensor *a, const rs_stored_tensor *b)
+{
+    return a->ndim == b->ndim &&
+           memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) == 0;
+}
+
+/* What a selection calls the embedding that a head is tied to: of those that are called like one,
+ * the first with the head's shape. NULL: it was not selected. */
+static const rs_selected *find_embedding(const rs_selection *selection,
+                                         const rs_stored_tensor *head)
+{
+    static const char *const endings[] = {"embed_tokens.weight",   "token_embd.weight",
+                                          "tok_embeddings.weight", "word_embeddings.weight",
+                                          "embed_in.weight",       "wte.weight"};
+    const rs_selected *first = NULL;
+    for (int64_t i = 0; i < selection->count; i++) {
+        const rs_selected *item = &selection->items[i];
+        bool is_one = false;
+        for (size_t k = 0; !is_one && k < sizeof endings / sizeof *endings; k++)
+            is_one = item->followed == NULL && rs_slice_ends(item->name, endings[k]);
+        if (is_one && has_same_shape(item->stored, head))
+            return item;
+        first = is_one && first == NULL ? item : first;
+    }
+    return first;
+}
+
+/* The head is left out because it equals the embedding: a conversion compares the two before it
+ * writes anything. */
+static reshard_status expect_equal(rs_target *target, const rs_selected *head,
+                                   const rs_selected *embedding)
+{
+    const rs_stored_tensor *a = head->stored, *b = embedding->stored;
+    if (a->dtype != b->dtype || !has_same_shape(a, b))
+        return rs_fail(RESHARD_ERR_MISMATCH,
+                       "tensor \"%.*s\" cannot equal \"%.*s\", which has another %s, though "
+                       "config.json says that the head is tied (tie_word_embeddings); "
+                       "tie_word_embeddings=0 keeps it",
+                       RS_SHOWN(a->name), RS_SHOWN(b->name),
+                       a->dtype == b->dtype ? "shape" : "dtype");
+    target->tied[target->tied_count++] = (rs_mapped_check){.tensor = a, .same_as = b};
+    return RESHARD_OK;
+}
+
 /* If config.json says that input and output embeddings are tied, leaves the head out, with its
- * states: the program that loads the result makes it of the embedding. */
+ * states: the program that loads the result makes it of the embedding. Without the embedding it
+ * stays. */
 static reshard_status leave_tied(rs_target *target, rs_rulebook *book, rs_selection *selection)
 {
     int64_t tied = 0, kept = 0;
     rs_slice first = {NULL, 0};
+    reshard_status status = RESHARD_OK;
     if (target->format->leaves_tied == NULL ||
         (!rs_config_find(&book->config, "tie_word_embeddings", &tied) &&
          !rs_config_find(&book->config, "text_config.tie_word_embeddings", &tied)) ||
         tied == 0)
         return RESHARD_OK;
-    for (int64_t i = 0; i < selection->count; i++) {
+    target->tied =
+        rs_arena_allocate_array(&target->arena, (size_t)selection->count, sizeof *target->tied);
+    if (target->tied == NULL)
+        return rs_allocation_status();
+    for (int64_t i = 0; status == RESHARD_OK && i < selection->count; i++) {
         const rs_selected *item = &selection->items[i];
         rs_slice name = item->followed != NULL ? item->followed->parameter_name : item->name;
-        if (!target->format->leaves_tied(name))
+        const rs_selected *embedding = NULL;
+        if (target->format->leaves_tied(name))
+            embedding = find_embedding(selection, item->stored);
+        if (embedding == NULL) {
             selection->items[kept++] = *item;
-        else if (first.bytes == NULL)
-            first = item->name;
+            continue;
+        }
+        if (item->followed == NULL)
+            status = expect_equal(target, item, embedding);
+        first = first.bytes == NULL ? item->name : first;
     }
     selection->count = kept;
-    if (first.bytes == NULL)
-        return RESHARD_OK;
+    if (status != RESHARD_OK || first.bytes == NULL)
+        return status;
     return rs_target_say(target,
                          "\"%.*s\" is left out: config.json says that it is tied to the embedding "
                          "(tie_word_embeddings)",

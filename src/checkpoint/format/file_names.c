@@ -144,17 +144,19 @@ static bool find_gap(const rs_file_name *group, int64_t size, uint64_t *out_numb
     return next < first + group[0].count;
 }
 
-reshard_status rs_file_names_find_missing(rs_arena *arena, int64_t count, char *const *names,
-                                          const char **out_missing, uint64_t *out_found,
-                                          uint64_t *out_count)
+/* Finds gaps in numbered files. *out_missing is the name of the first missing file, in the arena,
+ * or NULL; if there is one, *out_found of *out_count files are there. */
+static reshard_status find_missing(rs_arena *arena, int32_t count, const rs_stored_file *files,
+                                   rs_file_name_reader *read, const char **out_missing,
+                                   uint64_t *out_found, uint64_t *out_count)
 {
     int64_t found = 0;
     *out_missing = NULL;
     rs_file_name *items = rs_arena_allocate_array(arena, (size_t)count, sizeof *items);
     if (items == NULL)
         return rs_allocation_status();
-    for (int64_t i = 0; i < count; i++) {
-        if (rs_file_name_read(names[i], &items[found]) && items[found].is_numbered)
+    for (int32_t i = 0; i < count; i++) {
+        if (read(files[i].name, &items[found]) && items[found].is_numbered)
             found++;
     }
     rs_sort(items, (size_t)found, sizeof *items, compare_names);
@@ -169,6 +171,24 @@ reshard_status rs_file_names_find_missing(rs_arena *arena, int64_t count, char *
         return *out_missing != NULL ? RESHARD_OK : rs_allocation_status();
     }
     return RESHARD_OK;
+}
+
+reshard_status rs_file_names_check_complete(reshard_checkpoint *checkpoint,
+                                            const rs_opening *opening, rs_file_name_reader *read)
+{
+    const char *missing = NULL;
+    uint64_t found = 0, count = 0;
+    reshard_status status = find_missing(&checkpoint->arena, checkpoint->named_count,
+                                         checkpoint->files, read, &missing, &found, &count);
+    if (status != RESHARD_OK || missing == NULL)
+        return status;
+    if (!opening->is_folder)
+        return rs_store_note(checkpoint,
+                             "%s is one of %llu files by its name; the others are ignored",
+                             checkpoint->files[0].name, (unsigned long long)count);
+    return rs_fail_about(RESHARD_ERR_GAP, checkpoint->path,
+                         "%s is missing: by their names there are %llu files, and %llu are here",
+                         missing, (unsigned long long)count, (unsigned long long)found);
 }
 
 /* ---- numbers --------------------------------------------------------------------------------- */
@@ -228,4 +248,17 @@ bool rs_opening_has(const rs_opening *opening, const char *name)
     while (i < opening->name_count && strcmp(opening->names[i], name) != 0)
         i++;
     return i < opening->name_count;
+}
+
+reshard_status rs_opening_leave_out(reshard_checkpoint *checkpoint, const rs_opening *opening,
+                                    int64_t count, const char *what, rs_slice first)
+{
+    if (count == 0)
+        return RESHARD_OK;
+    if (opening->unlisted == RS_UNLISTED_REFUSE)
+        return rs_fail_about(RESHARD_ERR_INVALID, checkpoint->path, "%lld %s: \"%.*s\"%s",
+                             (long long)count, what, RS_SHOWN(first),
+                             count > 1 ? " and others" : "");
+    return rs_store_note(checkpoint, "left out: %lld %s (\"%.*s\"%s)", (long long)count, what,
+                         RS_SHOWN(first), count > 1 ? " and others" : "");
 }

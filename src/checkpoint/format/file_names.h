@@ -31,11 +31,12 @@ rs_slice rs_file_names_model(int64_t count, char *const *names);
 #define RS_STEM_BYTES_MAX 48
 bool rs_stem_is_known(rs_slice stem);
 
-/* Finds gaps in numbered files. *out_missing is the name of the first missing file, in the arena,
- * or NULL; if there is one, *out_found of *out_count files are there. */
-reshard_status rs_file_names_find_missing(rs_arena *arena, int64_t count, char *const *names,
-                                          const char **out_missing, uint64_t *out_found,
-                                          uint64_t *out_count);
+/* Takes one name apart; false for one of another kind. */
+typedef bool rs_file_name_reader(const char *name, rs_file_name *out_name);
+/* Without an index, only numbered names tell that a file is missing: in a folder that is an error
+ * (GAP). A user who names one of several files wants only that one; then it is a note. */
+reshard_status rs_file_names_check_complete(reshard_checkpoint *checkpoint,
+                                            const rs_opening *opening, rs_file_name_reader *read);
 
 /* Finds the lowest of `numbers` numbers, from `first` on, that no file has in its name. The names
  * differ in one number. Returns -1 if they are not such names, or if none is missing. */
@@ -44,5 +45,10 @@ int64_t rs_file_names_missing_number(int64_t count, const rs_stored_file *files,
 
 /* Is there a file or folder of that name? */
 bool rs_opening_has(const rs_opening *opening, const char *name);
+/* Leaves out files or tensors beside the model: adds a note, or fails if the caller wants them
+ * refused. what: such as "tensors that the index does not name"; first: one of them, for the
+ * message. */
+reshard_status rs_opening_leave_out(reshard_checkpoint *checkpoint, const rs_opening *opening,
+                                    int64_t count, const char *what, rs_slice first);
 
 #endif

@@ -67,10 +67,10 @@ static reshard_status consider_files(const reading *r, char **names, int64_t *co
         else if (left_out++ == 0)
             first = rs_slice_of(opening->names[i]);
     }
-    return rs_safetensors_leave_out(r->checkpoint, opening, left_out,
-                                    left_out == 1 ? "file that the index does not list"
-                                                  : "files that the index does not list",
-                                    first);
+    return rs_opening_leave_out(r->checkpoint, opening, left_out,
+                                left_out == 1 ? "file that the index does not list"
+                                              : "files that the index does not list",
+                                first);
 }
 
 /* Opens the files of the index, followed by unlisted files that are taken. */
@@ -160,16 +160,16 @@ static reshard_status consider_tensors(reading *r)
         base += rs_safetensors_header(r->checkpoint, i)->entry_count;
     }
     reshard_status status =
-        rs_safetensors_leave_out(r->checkpoint, r->opening, seen.count,
-                                 seen.count == 1 ? "tensor that the index does not name"
-                                                 : "tensors that the index does not name",
-                                 seen.first);
+        rs_opening_leave_out(r->checkpoint, r->opening, seen.count,
+                             seen.count == 1 ? "tensor that the index does not name"
+                                             : "tensors that the index does not name",
+                             seen.first);
     if (status == RESHARD_OK)
-        status = rs_safetensors_leave_out(r->checkpoint, r->opening, seen.moved,
-                                          seen.moved == 1
-                                              ? "tensor that the index places in another file"
-                                              : "tensors that the index places in other files",
-                                          seen.first_moved);
+        status =
+            rs_opening_leave_out(r->checkpoint, r->opening, seen.moved,
+                                 seen.moved == 1 ? "tensor that the index places in another file"
+                                                 : "tensors that the index places in other files",
+                                 seen.first_moved);
     return status;
 }
 

@@ -10,31 +10,6 @@
 #include "checkpoint/format/plain_formats.h"
 #include "checkpoint/format/safetensors.h"
 
-/* Without an index, only the names tell that a file is missing. A user who names one of several
- * files wants only that one. */
-static reshard_status check_complete(reshard_checkpoint *checkpoint, const rs_opening *opening)
-{
-    const char *missing = NULL;
-    uint64_t found = 0, count = 0;
-    size_t files = (size_t)checkpoint->file_count;
-    char **names = rs_arena_allocate_array(&checkpoint->arena, files, sizeof *names);
-    if (names == NULL)
-        return rs_allocation_status();
-    for (size_t i = 0; i < files; i++)
-        names[i] = (char *)(uintptr_t)checkpoint->files[i].name;
-    reshard_status status = rs_file_names_find_missing(&checkpoint->arena, (int64_t)files, names,
-                                                       &missing, &found, &count);
-    if (status != RESHARD_OK || missing == NULL)
-        return status;
-    if (!opening->is_folder)
-        return rs_store_note(checkpoint,
-                             "%s is one of %llu files by its name; the others are ignored",
-                             names[0], (unsigned long long)count);
-    return rs_fail_about(RESHARD_ERR_GAP, checkpoint->path,
-                         "%s is missing: by their names there are %llu files, and %llu are here",
-                         missing, (unsigned long long)count, (unsigned long long)found);
-}
-
 /* How far next_entry has come. */
 typedef struct walk {
     reshard_checkpoint *checkpoint;
@@ -62,7 +37,7 @@ static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_openin
 {
     walk w = {.checkpoint = checkpoint};
     int64_t count = 0, doubled = -1;
-    reshard_status status = check_complete(checkpoint, opening);
+    reshard_status status = rs_file_names_check_complete(checkpoint, opening, rs_file_name_read);
     for (int32_t i = 0; i < checkpoint->file_count; i++)
         count += rs_safetensors_header(checkpoint, i)->entry_count;
     if (status == RESHARD_OK)

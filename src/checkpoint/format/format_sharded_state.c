@@ -132,10 +132,10 @@ static reshard_status leave_others(reshard_checkpoint *checkpoint, const rs_open
             count++ == 0)
             first = rs_slice_of(opening->names[i]);
     }
-    return rs_safetensors_leave_out(checkpoint, opening, count,
-                                    count == 1 ? "file of weights beside the ranks' files"
-                                               : "files of weights beside the ranks' files",
-                                    first);
+    return rs_opening_leave_out(checkpoint, opening, count,
+                                count == 1 ? "file of weights beside the ranks' files"
+                                           : "files of weights beside the ranks' files",
+                                first);
 }
 
 /* The first array with this ending; NULL: there is none. */

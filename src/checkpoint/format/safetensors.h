@@ -74,11 +74,6 @@ reshard_status rs_safetensors_open_named(reshard_checkpoint *checkpoint, int64_t
                                          char *const *names);
 /* Reads the header of one file that the store has opened. */
 reshard_status rs_safetensors_open_file(reshard_checkpoint *checkpoint, int32_t file);
-/* Leaves out files or tensors beside the model: adds a note, or fails if the caller wants them
- * refused. what: such as "tensors that the index does not name"; first: one of them, for the
- * message. */
-reshard_status rs_safetensors_leave_out(reshard_checkpoint *checkpoint, const rs_opening *opening,
-                                        int64_t count, const char *what, rs_slice first);
 /* Keeps the files' metadata and the stem of their names. Call it last: afterwards only the names,
  * shapes and metadata of the headers are left. */
 reshard_status rs_safetensors_finish(reshard_checkpoint *checkpoint);

@@ -51,19 +51,6 @@ static reshard_status looks_like_one(reshard_checkpoint *checkpoint, bool *out_d
     return status;
 }
 
-reshard_status rs_safetensors_leave_out(reshard_checkpoint *checkpoint, const rs_opening *opening,
-                                        int64_t count, const char *what, rs_slice first)
-{
-    if (count == 0)
-        return RESHARD_OK;
-    if (opening->unlisted == RS_UNLISTED_REFUSE)
-        return rs_fail_about(RESHARD_ERR_INVALID, checkpoint->path, "%lld %s: \"%.*s\"%s",
-                             (long long)count, what, RS_SHOWN(first),
-                             count > 1 ? " and others" : "");
-    return rs_store_note(checkpoint, "left out: %lld %s (\"%.*s\"%s)", (long long)count, what,
-                         RS_SHOWN(first), count > 1 ? " and others" : "");
-}
-
 /* Keeps the names of the model's files, and leaves the others out. */
 static reshard_status keep_model(reshard_checkpoint *checkpoint, const rs_opening *opening,
                                  char **names, int64_t *count)
@@ -80,10 +67,10 @@ static reshard_status keep_model(reshard_checkpoint *checkpoint, const rs_openin
             first = rs_slice_of(names[i]);
     }
     *count = kept;
-    return rs_safetensors_leave_out(checkpoint, opening, left_out,
-                                    left_out == 1 ? "file with another name than the model's"
-                                                  : "files with other names than the model's",
-                                    first);
+    return rs_opening_leave_out(checkpoint, opening, left_out,
+                                left_out == 1 ? "file with another name than the model's"
+                                              : "files with other names than the model's",
+                                first);
 }
 
 reshard_status rs_safetensors_open(reshard_checkpoint *checkpoint, const rs_opening *opening,

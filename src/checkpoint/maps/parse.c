@@ -346,7 +346,7 @@ reshard_status reshard_map_parse(reshard_context *context, const char *text, siz
     const char *file_name = options.file_name != NULL ? options.file_name : "map";
     const char *kept = rs_arena_copy(&map->arena, file_name, strlen(file_name) + 1, 1);
     status = kept == NULL ? rs_allocation_status()
-                          : read_file(map, &options, 0, kept, (rs_slice){text, bytes});
+                          : read_file(map, &options, 0, kept, rs_slice_unmarked(text, bytes));
     if (status == RESHARD_OK && map->line_count == 0)
         status = rs_fail_about(RESHARD_ERR_SYNTAX, file_name, "the map has no lines");
     if (status != RESHARD_OK) {

@@ -325,46 +325,69 @@ void rs_config_forget_quantisation(rs_config *config)
     config->count = kept;
 }
 
+/* Whether an item serves who asks. */
+typedef bool item_test(const rs_config_item *item);
+
+static bool is_number(const rs_config_item *item)
+{
+    return item->is_number;
+}
+
+static bool is_text(const rs_config_item *item)
+{
+    return item->text != NULL;
+}
+
+static bool is_any(const rs_config_item *item)
+{
+    (void)item;
+    return true;
+}
+
+/* What was set comes first, unless it is not wanted. In the file, the last of equal keys counts, as
+ * for Python, so that rules see what the programs see that load the model. */
+static rs_config_item *find_item(const rs_config *config, const char *key, bool with_sets,
+                                 item_test *test)
+{
+    for (int64_t i = 0; with_sets && i < config->set_count; i++) {
+        if (test(&config->items[i]) && strcmp(config->items[i].name, key) == 0)
+            return &config->items[i];
+    }
+    for (int64_t i = config->count; i-- > config->set_count;) {
+        if (test(&config->items[i]) && strcmp(config->items[i].name, key) == 0)
+            return &config->items[i];
+    }
+    return NULL;
+}
+
 bool rs_config_find(void *user, const char *key, int64_t *out_value)
 {
-    rs_config *config = user;
-    for (int64_t i = 0; i < config->count; i++) {
-        if (config->items[i].is_number && strcmp(config->items[i].name, key) == 0) {
-            *out_value = config->items[i].value;
-            config->items[i].asked = true;
-            return true;
-        }
-    }
-    return false;
+    rs_config_item *item = find_item(user, key, true, is_number);
+    if (item == NULL)
+        return false;
+    *out_value = item->value;
+    return item->asked = true;
 }
 
 const char *rs_config_find_text(void *user, const char *key)
 {
-    const rs_config *config = user;
-    for (int64_t i = 0; i < config->count; i++) {
-        if (config->items[i].text != NULL && strcmp(config->items[i].name, key) == 0)
-            return config->items[i].text;
-    }
-    return NULL;
+    const rs_config_item *item = find_item(user, key, true, is_text);
+    return item != NULL ? item->text : NULL;
 }
 
 const char *rs_config_find_json(const rs_config *config, const char *key)
 {
-    for (int64_t i = config->set_count; i < config->count; i++) {
-        if (strcmp(config->items[i].name, key) == 0)
-            return config->items[i].json;
-    }
-    return NULL;
+    const rs_config_item *item = find_item(config, key, false, is_any);
+    return item != NULL ? item->json : NULL;
 }
 
 const char *rs_config_find_nested(const rs_config *config, const char *key)
 {
     char nested[RS_KEY_NESTED_BYTES];
     for (int place = 0; rs_key_nested(key, place, nested); place++) {
-        for (int64_t i = 0; i < config->count; i++) {
-            if (strcmp(config->items[i].name, nested) == 0)
-                return config->items[i].json;
-        }
+        const rs_config_item *item = find_item(config, nested, true, is_any);
+        if (item != NULL)
+            return item->json;
     }
     return NULL;
 }

@@ -291,13 +291,14 @@ reshard_status rs_rules_parse(reshard_context *context, const char *text, size_t
         return rs_allocation_status();
     rules->context = context;
     rs_arena_init(&rules->arena, context);
-    char *copy = rs_arena_copy(&rules->arena, text, bytes, 1);
+    rs_slice whole = rs_slice_unmarked(text, bytes);
+    char *copy = rs_arena_copy(&rules->arena, whole.bytes, whole.count, 1);
     rules->file_name =
         copy != NULL ? rs_arena_copy(&rules->arena, file_name, strlen(file_name) + 1, 1) : NULL;
     if (rules->file_name == NULL)
         status = rs_allocation_status();
     else
-        status = parse_lines(rules, rules->file_name, 0, copy, bytes);
+        status = parse_lines(rules, rules->file_name, 0, copy, whole.count);
     if (status == RESHARD_OK && rules->rule_count == 0)
         status = rs_fail_about(RESHARD_ERR_SYNTAX, rules->file_name, "there are no rules");
     if (status != RESHARD_OK)

@@ -95,48 +95,86 @@ static reshard_status pick_family(rs_rulebook *book, reshard_context *context,
     return rs_rules_builtin(context, choice.family, &book->rules);
 }
 
-static reshard_status matches_any(const rs_rules *rules, const rs_rule *rule,
-                                  rs_tensor_name_fn names, void *user, bool *out_matches)
+/* What became of the lines: whether each matches a tensor, and is the first that does. */
+typedef struct rs_rule_uses {
+    bool *matches, *decides;
+} rs_rule_uses;
+
+/* Does nothing but the name decide whether the line applies? */
+static bool is_unconditional(const rs_rule *rule)
 {
+    return !rule->is_every && !rule->has_shape && rule->when.count == 0 &&
+           rule->when_key.count == 0 && rule->without_text.count == 0;
+}
+
+/* Goes through the lines for one name. Those behind one that surely decides never do, so they are
+ * tried only if no name has matched them yet. */
+static reshard_status use_lines(const rs_rules *rules, const char *name, size_t bytes,
+                                const rs_rule_uses *uses)
+{
+    bool is_decided = false;
     reshard_status status = RESHARD_OK;
-    const char *name;
-    size_t bytes = 0;
-    *out_matches = false;
-    for (int64_t i = 0;
-         status == RESHARD_OK && !*out_matches && (name = names(user, i, &bytes)) != NULL; i++) {
-        if (bytes <= RS_GLOB_NAME_MAX)
-            status = rs_glob_try(rules->context, &rule->glob, name, bytes, NULL, out_matches);
+    for (int64_t i = 0; status == RESHARD_OK && i < rules->rule_count; i++) {
+        const rs_rule *rule = &rules->rules[i];
+        const bool may_decide = !is_decided || rule->is_every;
+        bool matches = false;
+        if (uses->matches[i] && !may_decide)
+            continue;
+        status = rs_glob_try(rules->context, &rule->glob, name, bytes, NULL, &matches);
+        uses->matches[i] = uses->matches[i] || matches;
+        uses->decides[i] = uses->decides[i] || (matches && may_decide);
+        is_decided = is_decided || (matches && is_unconditional(rule));
     }
     return status;
 }
 
-/* If a line of the user's own rules matches no tensor, it is probably a mistake, so report it.
- * Built-in families cover many models, and always have lines for others. */
-static reshard_status say_unused(rs_rulebook *book, rs_tensor_name_fn names, void *user)
+/* Adds what is said of lines of the user's own file that are marked false. */
+static void say_lines(rs_rulebook *book, const bool *marks, const bool *others, const char *what,
+                      const char *rest)
 {
     const rs_rules *rules = book->rules;
     const rs_rule *first = NULL;
     int64_t count = 0;
-    for (int64_t i = 0; names != NULL && !rules->is_builtin && i < rules->rule_count; i++) {
+    for (int64_t i = 0; i < rules->rule_count; i++) {
         const rs_rule *rule = &rules->rules[i];
-        bool matches = true;
-        reshard_status status = RESHARD_OK;
-        if (rule->file_name == rules->file_name)
-            status = matches_any(rules, rule, names, user, &matches);
-        if (status != RESHARD_OK)
-            return status;
-        if (matches)
+        if (rule->file_name != rules->file_name || marks[i] || (others != NULL && !others[i]))
             continue;
         first = first != NULL ? first : rule;
         count++;
     }
     size_t used = strlen(book->said);
     if (count != 0)
-        (void)snprintf(book->said + used, sizeof book->said - used,
-                       "; line %" PRId32 " (%s) matches no tensor%s", first->line,
-                       rs_excerpt_of(first->glob_text.bytes, first->glob_text.count).text,
-                       count > 1 ? ", nor do others" : "");
-    return RESHARD_OK;
+        (void)snprintf(book->said + used, sizeof book->said - used, "; line %" PRId32 " (%s) %s%s",
+                       first->line,
+                       rs_excerpt_of(first->glob_text.bytes, first->glob_text.count).text, what,
+                       count > 1 ? rest : "");
+}
+
+/* If a line of the user's own rules matches no tensor, or never first, it is probably a mistake, so
+ * report it. Built-in families cover many models, and always have lines for others. */
+static reshard_status say_unused(rs_rulebook *book, rs_tensor_name_fn names, void *user)
+{
+    const rs_rules *rules = book->rules;
+    reshard_status status = RESHARD_OK;
+    const char *name;
+    size_t bytes = 0;
+    if (names == NULL || rules->is_builtin)
+        return RESHARD_OK;
+    bool *marks = rs_allocate_zeroed(rules->context, 2 * (size_t)rules->rule_count);
+    if (marks == NULL)
+        return rs_allocation_status();
+    const rs_rule_uses uses = {marks, marks + rules->rule_count};
+    for (int64_t i = 0; status == RESHARD_OK && (name = names(user, i, &bytes)) != NULL; i++) {
+        if (bytes <= RS_GLOB_NAME_MAX)
+            status = use_lines(rules, name, bytes, &uses);
+    }
+    if (status == RESHARD_OK) {
+        say_lines(book, uses.matches, NULL, "matches no tensor", ", nor do others");
+        say_lines(book, uses.decides, uses.matches, "is never the first that matches",
+                  ", nor are others");
+    }
+    rs_release(rules->context, marks);
+    return status;
 }
 
 reshard_status rs_rulebook_init(rs_rulebook *book, reshard_context *context, reshard_mesh *mesh,

@@ -86,6 +86,9 @@ struct rs_target {
     reshard_dtype cast;
     /* What a map makes of the source, whose tensors are those of `source` then; NULL: no map. */
     const struct rs_mapped *mapped;
+    /* Heads that are left out because they are tied, and have to equal the embedding. */
+    int64_t tied_count;
+    struct rs_mapped_check *tied;
     bool dequantises; /* config.json should no longer say how they are quantised */
     /* A description of the model that is made for the output, config.json or params.json, and one
      * of the source that does not go along. NULL: none. */

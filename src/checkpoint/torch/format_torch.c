@@ -72,12 +72,30 @@ static reshard_status check_whole(reshard_checkpoint *checkpoint)
     return status;
 }
 
+/* Names such as pytorch_model-00001-of-00002.bin tell of an index that is not here. */
+static reshard_status check_parts(reshard_checkpoint *checkpoint, const rs_opening *opening)
+{
+    rs_file_name name;
+    reshard_status status = rs_file_names_check_complete(checkpoint, opening, rs_torch_name_read);
+    for (int32_t i = 0;
+         status == RESHARD_OK && checkpoint->named_count > 1 && i < checkpoint->named_count; i++) {
+        if (rs_torch_name_read(checkpoint->files[i].name, &name) && name.is_numbered)
+            return rs_store_note(checkpoint,
+                                 "%s and others are parts of one model by their names, but no "
+                                 "index says so: names of tensors begin with those of their files",
+                                 name.name);
+    }
+    return status;
+}
+
 static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_opening *opening)
 {
     rs_torch_whole r = {.checkpoint = checkpoint};
     reshard_status status = open_files(checkpoint, opening);
     if (status == RESHARD_OK)
         status = check_whole(checkpoint);
+    if (status == RESHARD_OK)
+        status = check_parts(checkpoint, opening);
     for (; status == RESHARD_OK && r.file < checkpoint->named_count; r.file++) {
         rs_slice stem = rs_torch_name_stem(checkpoint->files[r.file].name);
         const rs_torch_root names = {.prefix = checkpoint->named_count > 1 ? stem : (rs_slice){0},

@@ -45,6 +45,12 @@ rs_slice rs_torch_name_stem(const char *name)
     return (rs_slice){name, ending != NULL ? (size_t)(ending - name) : strlen(name)};
 }
 
+bool rs_torch_name_read(const char *name, rs_file_name *out_name)
+{
+    const char *ending = find_ending(name);
+    return ending != NULL && rs_file_name_read_as(name, ending, out_name);
+}
+
 reshard_status rs_torch_probe_file(const reshard_checkpoint *checkpoint, const char *name,
                                    bool *out_is)
 {

@@ -4,6 +4,7 @@
 #ifndef RS_CHECKPOINT_TORCH_TORCH_FILES_H
 #define RS_CHECKPOINT_TORCH_TORCH_FILES_H
 
+#include "checkpoint/format/file_names.h"
 #include "checkpoint/target/format.h"
 #include "checkpoint/torch/torch_file.h"
 #include "checkpoint/torch/torch_walk.h"
@@ -12,6 +13,8 @@
 bool rs_torch_name_is(const char *name);
 /* The name without its ending. */
 rs_slice rs_torch_name_stem(const char *name);
+/* An rs_file_name_reader for these endings. */
+bool rs_torch_name_read(const char *name, rs_file_name *out_name);
 /* Is a file of the checkpoint's folder one of torch.save? Errors: as of files. */
 reshard_status rs_torch_probe_file(const reshard_checkpoint *checkpoint, const char *name,
                                    bool *out_is);

@@ -25,7 +25,7 @@ typedef struct rs_mapped_check {
     const rs_stored_tensor *same_as; /* has the same elements; NULL: */
     const void *constant;            /* every element is this */
     double value;                    /* the same, for error texts */
-    int32_t line;                    /* of the map */
+    int32_t line;                    /* of the map; 0: a head that config.json calls tied */
 } rs_mapped_check;
 
 /* What a tensor is made of. */
@@ -81,9 +81,10 @@ void rs_mapped_select(const rs_mapped *mapped, rs_selection *selection);
 const rs_stored_tensor *rs_mapped_find(const rs_mapped *mapped, int64_t tensor,
                                        const int64_t *index, int64_t out_index[RESHARD_NDIM_MAX]);
 
-/* Compares what the map expects of tensors that it leaves out. The tensors are divided among ranks.
- * Errors: CHECK. Collective. */
-reshard_status rs_mapped_compare(const rs_mapped *mapped, const rs_team *team);
+/* Compares what is expected of tensors that are left out: of a map's those of `mapped`, whose
+ * source is `made`. The tensors are divided among ranks. Errors: CHECK. Collective. */
+reshard_status rs_mapped_compare(const reshard_checkpoint *source, int64_t count,
+                                 const rs_mapped_check *checks, const rs_team *team);
 
 /* Whether models of these types have the same map to a naming, as far as both have one. The types
  * may be NULL. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mapped_check.c - compares tensors that a map leaves out because it knows what they hold. */
+/* mapped_check.c - compares tensors that are left out because it is known what they hold. */
 #include "base/context.h"
 #include "base/shape.h"
 #include "checkpoint/view/mapped.h"
@@ -29,6 +29,12 @@ static reshard_status fail_at(const rs_mapped_check *check, const int64_t *offse
     rs_text_init(&text, shown, sizeof shown);
     for (int32_t d = 0; d < tensor->carried_ndim; d++)
         rs_text_add(&text, "%s%lld", d == 0 ? "" : ", ", (long long)index[d]);
+    if (check->same_as != NULL && check->line == 0)
+        return rs_fail(RESHARD_ERR_CHECK,
+                       "tensor \"%.*s\" does not equal \"%.*s\", though config.json says that the "
+                       "head is tied (tie_word_embeddings): element [%s] differs; "
+                       "tie_word_embeddings=0 keeps it",
+                       RS_SHOWN(tensor->name), RS_SHOWN(check->same_as->name), shown);
     if (check->same_as != NULL)
         return rs_fail(RESHARD_ERR_CHECK,
                        "tensor \"%.*s\" does not equal \"%.*s\", as line %d of the map requires: "
@@ -79,18 +85,18 @@ static reshard_status compare_tensor(const comparing *c, const rs_mapped_check *
     return status;
 }
 
-reshard_status rs_mapped_compare(const rs_mapped *mapped, const rs_team *team)
+reshard_status rs_mapped_compare(const reshard_checkpoint *source, int64_t count,
+                                 const rs_mapped_check *checks, const rs_team *team)
 {
-    comparing c = {.context = team->context, .source = &mapped->made};
+    comparing c = {.context = team->context, .source = source};
     reshard_status status = RESHARD_OK;
-    if (mapped->check_count == 0)
+    if (count == 0)
         return RESHARD_OK;
     c.memory = rs_allocate(team->context, 3 * PART_BYTES);
     if (c.memory == NULL)
         status = rs_allocation_status();
-    for (int64_t i = team->rank; status == RESHARD_OK && i < mapped->check_count;
-         i += team->rank_count)
-        status = compare_tensor(&c, &mapped->checks[i]);
+    for (int64_t i = team->rank; status == RESHARD_OK && i < count; i += team->rank_count)
+        status = compare_tensor(&c, &checks[i]);
     rs_release(team->context, c.memory);
     return rs_team_agree(team, status);
 }

@@ -143,7 +143,7 @@ static reshard_status compare_left(const reshard_checkpoint *view, const rs_mapp
     const rs_team alone = rs_team_of(view->context, NULL);
     if (view->plan_only || view->is_unfinished)
         return RESHARD_OK;
-    return rs_mapped_compare(mapped, &alone);
+    return rs_mapped_compare(&mapped->made, mapped->check_count, mapped->checks, &alone);
 }
 
 static reshard_status make(reshard_checkpoint *view, const reshard_view_options *options)

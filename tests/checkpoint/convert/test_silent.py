@@ -103,6 +103,78 @@ class Files(SilentTest):
         found = self.read_json("inspect", self.at("gap/model-00001-of-00004.safetensors"))
         self.assertIn("one of 4 files by its name; the others are ignored", found["notes"][0])
 
+    def test_texts_with_a_mark_in_front(self):
+        """Editors of Windows put a mark of UTF-8 in front, which is no part of the first name."""
+        model = {name: tensor(self.rnd, "F32", 4, 4) for name in ("a", "b")}
+        self.write_hf("source", model)
+        rules = self.write_text("marked.rules", "\ufeffa S(0)@tp\r\n* R\r\n")
+        self.assertEqual(self.convert("source", "ranks", "--to", "tp=2", "--format", "rank-files", "--rules", rules)["rules"], f"rules of {rules}")
+        self.assertEqual(files.read_rank(self.at("ranks/rank-00000-of-00002.safetensors"))[0]["a"][1], (2, 4))
+        marked = self.write_text("marked.map", "\ufeffa drop =\r\n* = *\r\n")
+        self.assertIn('the map drops 1 tensor ("a")', self.notes("source", "dropped", "--map", marked, "--as", "right"))
+        self.assertEqual(files.read_hf(self.at("dropped")), {"b": model["b"]})
+
+    def test_a_key_twice(self):
+        """Programs in Python, which load the model, take the last of equal keys."""
+        model = {"model.layers.0.self_attn.q_proj.weight": tensor(self.rnd, "F32", 32, 32)}
+        self.write_hf("source", model)
+        text = '{"model_type": "gpt2", "hidden_size": 32, "head_dim": 8, "num_key_value_heads": 4, "num_attention_heads": 3, "model_type": "llama", "num_attention_heads": %d}'
+        self.write_text("source/config.json", text % 4)
+        self.assertEqual(self.convert("source", "out", "--to", "tp=4")["warnings"], [])
+        self.write_text("source/config.json", text % 2)
+        done = support.run("convert", self.at("source"), self.at("warned"), "--to", "tp=2")
+        self.assertIn("config.json says that its dimension 0 is 16 ($query_rows", done.stderr)
+
+    def torch_parts(self, folder, *numbers, of=2):
+        """PyTorch's files that count themselves, with a tensor each."""
+        model = {f"t{i}": tensor(self.rnd, "U8", 8) for i in numbers}
+        for i in numbers:
+            torch_files.write(self.at(f"{folder}/pytorch_model-{i:05d}-of-{of:05d}.bin"), {f"t{i}": torch_files.tensor(model[f"t{i}"])})
+        return model
+
+    def test_numbered_files_of_pytorch_are_complete(self):
+        self.torch_parts("gap", 2)
+        self.fails("gap", "x", words="pytorch_model-00001-of-00002.bin is missing: by their names there are 2 files, and 1 are here")
+        self.check_fails(["inspect", self.at("gap")], 1, "pytorch_model-00001-of-00002.bin is missing")
+        model = self.torch_parts("whole", 1, 2)
+        one = "pytorch_model-00001-of-00002.bin"
+        self.assertEqual(self.notes("whole/" + one, "one"), [f"{one} is one of 2 files by its name; the others are ignored"])
+        # All of them, but without the index: which names the tensors have is said.
+        self.assertEqual(self.notes("whole", "out"), [f"{one} and others are parts of one model by their names, but no index says so: "
+                                                      "names of tensors begin with those of their files"])
+        self.assertEqual(files.read_hf(self.at("out")), {f"pytorch_model-{i:05d}-of-00002.t{i}": model[f"t{i}"] for i in (1, 2)})
+        # Files that count themselves in another way are as they were.
+        for i in range(2):
+            torch_files.write(self.at(f"states/rng_state_{i}.pth"), {"t": torch_files.tensor(model["t1"])})
+        self.assertEqual(self.notes("states", "other"), [])
+
+    def test_unlisted_of_pytorch(self):
+        model = self.torch_parts("source", 1, 2)
+        extra, first = tensor(self.rnd, "U8", 5), "pytorch_model-00001-of-00002.bin"
+        torch_files.write(self.at("source/" + first), {"t1": torch_files.tensor(model["t1"]), "extra": torch_files.tensor(extra)})
+        self.write_text("source/pytorch_model.bin.index.json", json.dumps({"weight_map": {"t1": first}}))
+        self.assertIn('left out: 1 tensor that the index does not name ("extra")', self.notes("source", "skip"))
+        self.assertEqual(files.read_hf(self.at("skip")), {"t1": model["t1"]})
+        self.fails("source", "x", "--unlisted", "refuse", words='1 file of PyTorch that is not the model\'s: "pytorch_model-00002-of-00002.bin"')
+        self.convert("source", "take", "--unlisted", "take")
+        self.assertEqual(files.read_hf(self.at("take")), {**model, "extra": extra})
+        os.unlink(self.at("source/pytorch_model-00002-of-00002.bin"))
+        self.fails("source", "x", "--unlisted", "refuse", words='1 tensor that the index does not name: "extra"')
+        self.write_text("source/pytorch_model.bin.index.json", json.dumps({"weight_map": {"t1": first, "extra": first}}))
+        self.convert("source", "all", "--unlisted", "refuse")
+        # A second copy that the index places elsewhere is left out, taken or not.
+        self.torch_parts("twice", 1)
+        torch_files.write(self.at("twice/pytorch_model-00002-of-00002.bin"), {name: torch_files.tensor(extra) for name in ("t1", "t2")})
+        self.write_text("twice/pytorch_model.bin.index.json", json.dumps({"weight_map": {"t1": first, "t2": first.replace("1", "2", 1)}}))
+        for how in ("skip", "take"):
+            self.assertEqual(self.notes("twice", "twice-" + how, "--unlisted", how), ['left out: 1 tensor that the index places in another file ("t1")'])
+        self.fails("twice", "x", "--unlisted", "refuse", words='1 tensor that the index places in another file: "t1"')
+        # Without an index.
+        torch_files.write(self.at("single/pytorch_model.bin"), {"t": torch_files.tensor(extra)})
+        self.convert("single", "single-out", "--unlisted", "refuse")
+        torch_files.write(self.at("single/adapter_model.bin"), {"t": torch_files.tensor(extra)})
+        self.fails("single", "x", "--unlisted", "refuse", words='1 file of PyTorch that is not the model\'s: "adapter_model.bin"')
+
     def test_an_index_that_leaves_something_out(self):
         model = self.parts("source", 1, 2)
         extra = tensor(self.rnd, "U8", 5)

@@ -274,6 +274,16 @@ class Out(MegatronTest):
         self.convert("d", "e", *TO_HF)
         self.check_hf("e", plain)
 
+    def test_a_tied_head_is_compared(self):
+        """config.json says that it is tied: it is left out if it is, and otherwise not lost to that word."""
+        made = family("tied")
+        hf, mc = made.make()
+        self.write_hf("a", {**hf, "lm_head.weight": hf["model.embed_tokens.weight"]}, made.config())
+        self.convert("a", "b", *TO_MEGATRON)
+        self.check_folder("b", made, made.stacked(mc), 1)
+        self.write_hf("c", {**hf, "lm_head.weight": made.tensor(*hf["model.embed_tokens.weight"][1])}, made.config())
+        self.fails("c", "d", *TO_MEGATRON, words='"lm_head.weight" does not equal "model.embed_tokens.weight"')
+
     def test_which_rank_has_what(self):
         """A stage has its layers, the first the embedding, the last the ends; ranks of ep have their experts."""
         made = family("qwen3_moe")

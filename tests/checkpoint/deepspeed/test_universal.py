@@ -161,11 +161,28 @@ class Writing(ZeroTest):
         self.assertFalse(os.path.exists(self.at("out")))
 
     def test_tied_head(self):
+        same = bytes_of("BF16", (6, 4), 1)
         for tied in (True, False):
-            self.write_hf("hf-in", {"model_type": "llama", "tie_word_embeddings": tied})
+            self.write_hf("hf-in", {"model_type": "llama", "tie_word_embeddings": tied}, **({"lm_head.weight": same} if tied else {}))
             said = self.convert("hf-in", "universal", "--format", "universal")
             self.assertEqual('"lm_head.weight" is left out: config.json says that it is tied' in said, tied)
             self.assertEqual("model.lm_head.weight" in load_universal(self.at("universal"))[0], not tied)
+
+    def test_a_head_that_is_said_to_be_tied(self):
+        """One that was trained by itself, or that has no embedding beside it, is not lost to a word in config.json."""
+        tied = {"model_type": "llama", "tie_word_embeddings": True}
+        convert = ["convert", self.at("hf-in"), self.at("out"), "--as", "universal"]
+        head = self.write_hf("hf-in", tied)["lm_head.weight"]
+        self.check_fails(convert, 1, '"lm_head.weight" does not equal "model.embed_tokens.weight", though config.json says that the head is tied '
+                                     "(tie_word_embeddings): element [0, 0] differs; tie_word_embeddings=0 keeps it")
+        self.assertEqual([name for name in os.listdir(self.folder) if name.startswith("out")], [])
+        wide = ("F32", head[1], b"".join(b"\0\0" + head[2][i:i + 2] for i in range(0, len(head[2]), 2)))
+        for more in (["--set", "tie_word_embeddings=0"], ["--exclude", "*embed_tokens*"]):
+            self.assertNotIn("is left out", self.convert("hf-in", "universal", "--as", "universal", *more))
+            self.assertEqual(load_universal(self.at("universal"))[0]["model.lm_head.weight"], wide)
+        for array, words in ((bytes_of("BF16", (7, 4), 1), "which has another shape"), (bytes_of("F32", (6, 4), 1), "which has another dtype")):
+            self.write_hf("hf-in", tied, **{"lm_head.weight": array})
+            self.check_fails(convert, 1, '"lm_head.weight" cannot equal "model.embed_tokens.weight", ' + words)
 
     def test_from_other_formats(self):
         """Our own distributed checkpoint, with moments, comes back as the universal one of the same tensors."""

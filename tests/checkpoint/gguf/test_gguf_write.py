@@ -365,9 +365,24 @@ class GgufWriteTest(support.CommandTest):
         self.check_fails(["convert", self.at("hf"), self.at("out.gguf"), "--as", "gguf", "--like", self.at("base.gguf")], 1, "would be missing: output.weight")
         without = {n: one for n, one in model.items() if n != "lm_head.weight"}
         base = self.base(without, self.typed("F16"))
-        self.write_hf({n: (shape, x) for n, (_, shape, x) in model.items()}, {**self.CONFIG, "tie_word_embeddings": True})
+        self.write_hf({n: (shape, x) for n, (_, shape, x) in tied.items()}, {**self.CONFIG, "tie_word_embeddings": True})
         self.assertIn('"output.weight" is left out', self.convert())
         self.assertEqual(self.read("out.gguf"), self.expected(without, base, self.typed("F16"), 1))
+
+    def test_heads_that_are_said_to_be_tied(self):
+        """A head that differs from the embedding is neither lost nor replaced by it because of a word in config.json."""
+        model = self.qwen2()
+        os.makedirs(self.at("hf"), exist_ok=True)
+        self.write_hf({n: (shape, x) for n, (_, shape, x) in model.items()}, {**self.CONFIG, "tie_word_embeddings": True})
+        without = {n: one for n, one in model.items() if n != "lm_head.weight"}
+        for one in (model, without):
+            base = self.base(one, self.typed("F16"))
+            self.check_fails(["convert", self.at("hf"), self.at("out.gguf"), "--as", "gguf", "--like", self.at("base.gguf")], 1,
+                             'does not equal "token_embd.weight", though config.json says that the head is tied')
+            self.assertFalse(os.path.exists(self.at("out.gguf")))
+        base = self.base(model, self.typed("F16"))
+        self.convert("--set", "tie_word_embeddings=0")
+        self.assertEqual(self.read("out.gguf"), self.expected(model, base, self.typed("F16"), 1))
 
     def test_parts_to_follow(self):
         """The example is in parts: keys about these are left out."""

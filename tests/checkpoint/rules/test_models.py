@@ -329,6 +329,16 @@ class Models(ModelTest):
         path = self.write_file(b"*.q_porj.weight S(0)@tp\n*.q_proj.weight S(1)@tp\nevery b.*: S(0)@tp\n")
         plan = self.read_json("plan", folder, "--to", "tp=2", "--rules", path)
         self.assertEqual(plan["rules"], f"rules of {path}; line 1 (*.q_porj.weight) matches no tensor, nor do others")
+        path = self.write_file(b"* R\nzz R\n*.q_proj.weight S(1)@tp\nevery a.*: S(0)@dp\n")
+        plan = self.read_json("plan", folder, "--to", "tp=2", "--rules", path)
+        self.assertEqual(plan["rules"], f"rules of {path}; line 2 (zz) matches no tensor; line 3 (*.q_proj.weight) is never the first that matches")
+        # A line in front that only holds for some shapes, or models, may leave the rest to others.
+        for condition in (b"[4, 4] S(1)@tp", b"S(1)@tp when($odd?0)", b"S(1)@tp when($model_type=other)", b"S(1)@tp without(zz)"):
+            path = self.write_file(b"*.q_proj.weight " + condition + b"\na.q_proj.weight [8, 8] S(0)@tp\n* R\n")
+            self.assertNotIn("(a.q_proj.weight)", self.read_json("plan", folder, "--to", "tp=2", "--rules", path)["rules"])
+        path = self.write_file(b"use fsdp\n*.q_proj.weight S(1)@fsdp\na.* R\n")
+        self.assertEqual(self.read_json("plan", folder, "--to", "fsdp=2", "--rules", path)["rules"],
+                         f"rules of {path}; line 2 (*.q_proj.weight) is never the first that matches, nor are others")
         path = self.write_file(b"*.q_proj.weight S(1)@tp\nuse llama\n")
         self.assertEqual(self.read_json("plan", folder, "--to", "tp=2", "--rules", path)["rules"], f"rules of {path}")
 

@@ -174,8 +174,8 @@ class Files(TorchTest):
         self.assertEqual(sorted(os.listdir(self.at("b-hf"))), ["config.json", "model.safetensors"])
         shown = self.read_json("inspect", self.at("b"))
         self.assertEqual(shown["format"], "torch-bin")
-        self.assertEqual(shown["notes"], ["left out: tensors in the files that are not in the index: 1",
-                                          "optimizer.pt is not part of the model, and is left out"])
+        self.assertEqual(shown["notes"], ["optimizer.pt is not part of the model, and is left out",
+                                          'left out: 1 tensor that the index does not name ("old")'])
         self.write_text(index, json.dumps({"weight_map": {"a.w": second}}))
         self.check_fails(["inspect", self.at("b")], 1, 'holds tensor "a.w", but it does not')
         os.unlink(self.at("b/" + second))
