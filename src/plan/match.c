@@ -20,6 +20,7 @@ typedef struct search {
     rs_match_fn fn;
     void *user;
     int64_t steps;
+    int64_t *all_steps; /* of all ranks that are asked for; or NULL */
 } search;
 
 static reshard_status meet(void *user, const rs_link_box *box)
@@ -29,6 +30,10 @@ static reshard_status meet(void *user, const rs_link_box *box)
         return rs_fail(RESHARD_ERR_RANGE,
                        "what a rank holds meets more than %" PRId64 " boxes of the other side",
                        RS_PART_STEPS_MAX);
+    if (s->all_steps != NULL && ++*s->all_steps > RS_WHOLE_STEPS_MAX)
+        return rs_fail(RESHARD_ERR_RANGE,
+                       "what all ranks hold meets more than %" PRId64 " boxes of the other side",
+                       RS_WHOLE_STEPS_MAX);
     s->match.box = *box;
     if (!rs_box_clip(s->link->ndim, s->match.box.start, s->match.box.size, s->my_box.start,
                      s->my_box.size))
@@ -74,9 +79,14 @@ static reshard_status see_my_region(void *user, const rs_region *region, const r
 }
 
 static reshard_status run(const rs_link *link, const rs_link_side *mine, const rs_link_side *theirs,
-                          int32_t rank, rs_match_fn fn, void *user)
+                          int32_t rank, int64_t *all_steps, rs_match_fn fn, void *user)
 {
-    search s = {.link = link, .mine = mine, .theirs = theirs, .fn = fn, .user = user};
+    search s = {.link = link,
+                .mine = mine,
+                .theirs = theirs,
+                .fn = fn,
+                .user = user,
+                .all_steps = all_steps};
     assert(mine != theirs && mine->layout != NULL && theirs->layout != NULL);
     s.match.link = link;
     return rs_layout_visit_held(mine->layout, rank, see_my_region, &s);
@@ -84,10 +94,16 @@ static reshard_status run(const rs_link *link, const rs_link_side *mine, const r
 
 reshard_status rs_match_source(const rs_link *link, int32_t rank, rs_match_fn fn, void *user)
 {
-    return run(link, &link->source, &link->target, rank, fn, user);
+    return run(link, &link->source, &link->target, rank, NULL, fn, user);
 }
 
 reshard_status rs_match_target(const rs_link *link, int32_t rank, rs_match_fn fn, void *user)
 {
-    return run(link, &link->target, &link->source, rank, fn, user);
+    return run(link, &link->target, &link->source, rank, NULL, fn, user);
+}
+
+reshard_status rs_match_one_target(const rs_link *link, int32_t rank, int64_t *steps,
+                                   rs_match_fn fn, void *user)
+{
+    return run(link, &link->target, &link->source, rank, steps, fn, user);
 }

@@ -21,5 +21,9 @@ typedef reshard_status (*rs_match_fn)(void *user, const rs_match *match);
 /* Calls fn for every match of a region that the rank holds in the source, or in the target. */
 reshard_status rs_match_source(const rs_link *link, int32_t rank, rs_match_fn fn, void *user);
 reshard_status rs_match_target(const rs_link *link, int32_t rank, rs_match_fn fn, void *user);
+/* The same for one of many ranks: *steps counts the boxes that all of them meet. Errors: also RANGE
+ * beyond RS_WHOLE_STEPS_MAX. */
+reshard_status rs_match_one_target(const rs_link *link, int32_t rank, int64_t *steps,
+                                   rs_match_fn fn, void *user);
 
 #endif

@@ -7,6 +7,7 @@
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/error.h"
+#include "base/limits.h"
 #include "base/shape.h"
 #include "base/sort.h"
 #include "layout/layout.h"
@@ -14,6 +15,7 @@
 #include "plan/plan.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,6 +30,7 @@ typedef struct kept_bytes {
     int64_t *matrix;
     int32_t part; /* the row that is being filled */
     int64_t bytes;
+    int64_t steps; /* boxes that were met and holders that were looked at, of one link so far */
 } kept_bytes;
 
 static int32_t index_of(const kept_bytes *k, int32_t rank)
@@ -42,6 +45,12 @@ static reshard_status add_holders(void *user, const rs_match *match)
     int64_t bytes = rs_multiply_up(rs_volume(match->link->ndim, match->box.size), k->bytes);
     rs_combination combination = rs_sender_combination(match, match->mine->contributor);
     int64_t copies = rs_region_copy_count(match->source);
+    k->steps = rs_add_up(k->steps, rs_multiply_up(combination.count, copies));
+    if (k->steps > RS_WHOLE_STEPS_MAX)
+        return rs_fail(RESHARD_ERR_RANGE,
+                       "relabel: the target ranks' parts have more than %" PRId64
+                       " holders in the source; plan without relabelling",
+                       RS_WHOLE_STEPS_MAX);
     for (int32_t c = 0; c < combination.count; c++) {
         for (int64_t copy = 0; copy < copies; copy++) {
             rs_holder holder;
@@ -68,16 +77,18 @@ static reshard_status fill_matrix(reshard_plan *plan, kept_bytes *k)
         rs_link link;
         reshard_status status =
             rs_link_resolve(&plan->links[i], source->layout, target->layout, &link);
+        k->steps = 0;
         k->bytes = rs_min(reshard_dtype_bits(source->dtype), reshard_dtype_bits(target->dtype)) / 8;
         for (k->part = 0; k->part < k->count && status == RESHARD_OK; k->part++) {
             if (rs_context_cancelled(plan->context))
                 return rs_fail(RESHARD_ERR_CANCELLED, "cancelled while relabelling");
-            status = rs_match_target(&link, k->ranks[k->part], add_holders, k);
+            status = rs_match_one_target(&link, k->ranks[k->part], &k->steps, add_holders, k);
+            rs_context_progress(plan->context, "relabelling",
+                                (uint64_t)i * (uint64_t)k->count + (uint64_t)k->part + 1,
+                                (uint64_t)plan->link_count * (uint64_t)k->count);
         }
         if (status != RESHARD_OK)
             return status;
-        rs_context_progress(plan->context, "relabelling", (uint64_t)i + 1,
-                            (uint64_t)plan->link_count);
     }
     return RESHARD_OK;
 }

@@ -113,6 +113,21 @@ static void test_limits__whole(void **state)
     assert_null(plan);
 }
 
+/* What relabelling goes through: 2^31 copies of each part, and 2^31 pieces. */
+static void test_limits__relabel(void **state)
+{
+    (void)state;
+    reshard_plan_options relabel = {.size = sizeof relabel, .relabel = 1};
+    reshard_plan *plan = NULL;
+    assert_int_equal(create("2147483647: R", "4096: S(0)", 1, INT64_MAX / 4, &relabel, &plan),
+                     RESHARD_ERR_RANGE);
+    expect_words("have more than 268435456 holders in the source");
+    assert_int_equal(create("2147483647: S(0)", "3647: S(0)", 1, 21474734600, &relabel, &plan),
+                     RESHARD_ERR_RANGE);
+    expect_words("more than 268435456");
+    assert_null(plan);
+}
+
 static reshard_status create_f64(const char *from, const char *to, int64_t n,
                                  const reshard_plan_options *options, reshard_plan **out_plan)
 {
@@ -221,10 +236,10 @@ static void test_limits__balance(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_limits__parts),   cmocka_unit_test(test_limits__regular),
-        cmocka_unit_test(test_limits__whole),   cmocka_unit_test(test_limits__bytes),
-        cmocka_unit_test(test_limits__singles), cmocka_unit_test(test_limits__check_steps),
-        cmocka_unit_test(test_limits__balance),
+        cmocka_unit_test(test_limits__parts),       cmocka_unit_test(test_limits__regular),
+        cmocka_unit_test(test_limits__whole),       cmocka_unit_test(test_limits__relabel),
+        cmocka_unit_test(test_limits__bytes),       cmocka_unit_test(test_limits__singles),
+        cmocka_unit_test(test_limits__check_steps), cmocka_unit_test(test_limits__balance),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
