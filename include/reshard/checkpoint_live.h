@@ -74,10 +74,10 @@ typedef struct reshard_checkpoint_save_options {
  * by whichever of them has the least in its file. All or nothing: the folder gets its name only
  * when all files are complete and on disk. Until then it is called path.partial, and a save that
  * fails removes it. All ranks must see the same file system. Errors, agreed by all ranks: INVALID
- * (the path already exists, two tensors have the same name, a shard has no memory), MISMATCH (ranks
- * pass different tensors, paths or options, or see different folders), UNSUPPORTED (a partial
- * layout: redistribute first), RANGE (a rank that the group lacks), GAP (a layout that does not
- * hold all of its tensor), IO, NO_MEMORY.
+ * (the path already exists or is missing, two tensors have the same name, one has none, a shard has
+ * no memory), MISMATCH (ranks pass different tensors, paths or options, or see different folders),
+ * UNSUPPORTED (a partial layout: redistribute first), RANGE (a rank that the group lacks), GAP (a
+ * layout that does not hold all of its tensor), IO, NO_MEMORY.
  */
 RESHARD_API reshard_status reshard_checkpoint_save(reshard_context *context, reshard_group *group,
                                                    const char *path, int64_t count,

@@ -143,9 +143,9 @@ typedef struct reshard_load_options {
  * need not be: a distributed tensor is moved into the module's layout, and a local one counts as
  * the whole tensor, the same on all ranks. All names, shapes and dtypes are checked first; if one
  * is wrong, nothing is written. Collective if tensors are distributed. options NULL: all zero.
- * Errors: NOT_FOUND (missing, unexpected), INVALID (shape, dtype, a name that occurs twice in
- * items, a tensor that is distributed over a group other than the module's; nn_checkpoint.h can go
- * between groups).
+ * Errors: NOT_FOUND (missing, unexpected), INVALID (shape, dtype, a name that is NULL or occurs
+ * twice in items, a tensor that is distributed over a group other than the module's;
+ * nn_checkpoint.h can go between groups).
  */
 RESHARD_API reshard_status reshard_module_load_state_dict(reshard_module *module, int64_t count,
                                                           const reshard_named_tensor *items,

@@ -84,8 +84,8 @@ typedef struct reshard_stage_prediction {
 typedef struct reshard_prediction reshard_prediction;
 
 /*
- * Goes through all ranks. Errors: INVALID (the plan has more ranks than the cluster), RANGE (too
- * many ranks or moves to go through), NO_MEMORY, CANCELLED. Local.
+ * Goes through all ranks. Errors: INVALID (the plan has more ranks than the cluster, a number is
+ * negative or NaN), RANGE (too many ranks or moves to go through), NO_MEMORY, CANCELLED. Local.
  */
 RESHARD_API reshard_status reshard_plan_predict(reshard_plan *plan, const reshard_cluster *cluster,
                                                 reshard_prediction **out_prediction);

@@ -75,6 +75,8 @@ static reshard_status describe_distributed(reshard_context *context, reshard_gro
 static reshard_status describe_all(listing *l, reshard_group *group, bool saving,
                                    const reshard_named_tensor *named)
 {
+    if (l->count < 0)
+        return rs_fail(RESHARD_ERR_RANGE, "a list of %lld tensors", (long long)l->count);
     l->items = rs_allocate_zeroed(l->context, (size_t)l->count * sizeof *l->items);
     l->tensors = rs_allocate_zeroed(l->context, (size_t)l->count * sizeof *l->tensors);
     if (l->items == NULL || l->tensors == NULL)

@@ -14,6 +14,7 @@
 #include "tensor/dist/lift.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <string.h>
 
 /* ---- lists ----------------------------------------------------------------------------------- */
@@ -201,11 +202,23 @@ static reshard_status check_item(const reshard_named_tensor *mine,
     return RESHARD_OK;
 }
 
+static reshard_status check_names(int64_t count, const reshard_named_tensor *items)
+{
+    if (count < 0)
+        return rs_fail(RESHARD_ERR_RANGE, "a list of %" PRId64 " tensors", count);
+    for (int64_t i = 0; i < count; i++) {
+        if (items[i].name == NULL)
+            return rs_fail(RESHARD_ERR_INVALID, "entry %" PRId64 " of what is loaded has no name",
+                           i);
+    }
+    return RESHARD_OK;
+}
+
 static reshard_status check_all(const reshard_named_tensors *mine, int64_t count,
                                 const reshard_named_tensor *items,
                                 const reshard_load_options *options)
 {
-    reshard_status status = RESHARD_OK;
+    reshard_status status = check_names(count, items);
     for (int64_t i = 0; i < mine->count && status == RESHARD_OK; i++) {
         const reshard_named_tensor *given = find_item(count, items, mine->items[i].name);
         if (given != NULL)

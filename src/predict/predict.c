@@ -114,16 +114,36 @@ static reshard_status go_through_ranks(reshard_plan *plan, const reshard_cluster
     return RESHARD_OK;
 }
 
+/* Of the numbers that plans are predicted from. */
+static reshard_status check_numbers(const reshard_cluster *c)
+{
+    const struct {
+        const char *name;
+        double value;
+    } numbers[] = {{"nic", c->nic},
+                   {"intra", c->intra},
+                   {"memory", c->memory},
+                   {"latency", c->latency},
+                   {"scattered", c->scattered}};
+    if (c->nodes < 0 || c->per_node < 0)
+        return rs_fail(RESHARD_ERR_INVALID, "cluster: %d nodes of %d ranks", c->nodes, c->per_node);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        if (!(numbers[i].value >= 0)) /* NaN is not, either */
+            return rs_fail(RESHARD_ERR_INVALID, "cluster: %s is %g, not 0 or more", numbers[i].name,
+                           numbers[i].value);
+    }
+    return RESHARD_OK;
+}
+
 reshard_status rs_cluster_read(const reshard_plan *plan, const reshard_cluster *given,
                                reshard_cluster *out_cluster)
 {
     int32_t ranks = rs_plan_forward(plan)->rank_count;
     reshard_status status = rs_options_read("cluster", given, out_cluster, sizeof *out_cluster);
+    if (status == RESHARD_OK)
+        status = check_numbers(out_cluster);
     if (status != RESHARD_OK)
         return status;
-    if (out_cluster->nodes < 0 || out_cluster->per_node < 0 || out_cluster->latency < 0 ||
-        out_cluster->scattered < 0)
-        return rs_fail(RESHARD_ERR_INVALID, "cluster: a number below zero");
     if (out_cluster->nodes == 0)
         out_cluster->nodes = 1;
     if (out_cluster->per_node == 0)

@@ -266,6 +266,11 @@ static void test_load__all_or_nothing(void **state)
     items[4] = (reshard_named_tensor){"w", wrong};
     assert_int_equal(reshard_module_load_state_dict(target, 5, items, NULL), RESHARD_ERR_INVALID);
     assert_non_null(strstr(reshard_error_text(), "\"w\" is there twice in what is loaded"));
+    items[4].name = NULL;
+    assert_int_equal(reshard_module_load_state_dict(target, 5, items, NULL), RESHARD_ERR_INVALID);
+    assert_string_equal(reshard_error_text(), "load: entry 4 of what is loaded has no name");
+    assert_int_equal(reshard_module_load_state_dict(target, -1, items, NULL), RESHARD_ERR_RANGE);
+    assert_true(element(x, 0) == 1);
     items[4] = (reshard_named_tensor){"a.c", wrong};
 
     reshard_load_options lax = {.size = sizeof lax, .allow_missing = 1, .allow_unexpected = 1};

@@ -232,6 +232,11 @@ def case_errors():
     fails(reshard.Invalid, lambda: make({"x": torch.ones(2)}, {"y": "4: S(0)"}, "4: R"), "no spec")
     fails(reshard.NotFound, lambda: make({"x": torch.ones(2)}, {"x": "4: S(0)", "y": "4: R"}, "4: R"), "y: there is a spec")
     fails(reshard.MemoryLimit, lambda: make({"x": torch.ones(2)}, "4: S(0)", "4: R", cap=100), "too small")
+    for cap in (-5, 2**63):
+        fails(reshard.Range, lambda: make({"x": torch.ones(2)}, "4: S(0)", "4: R", cap=cap if odd else 2**20), "a cap must be from 0")
+    for value in (None, [1, 2], "x"):
+        fails(TypeError if odd else reshard.Error, lambda: make({"x": value if odd else torch.ones(2)}, "4: S(0)", "4: R"),
+              "x: a tensor of PyTorch is needed, not ")
     fails(reshard.Unsupported, lambda: make({"x": torch.ones(2)}, "4: P(sum)", "4: R", verify=True), "cannot be verified")
     fails(reshard.Invalid, lambda: make({"x": torch.ones(2)}, "4: S(0)", "4: R", shm="perhaps" if odd else "auto"), "perhaps")
     move = make({"x": torch.ones(2)}, "4: S(0)", "4: R")

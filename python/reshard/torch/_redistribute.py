@@ -10,7 +10,7 @@ from .._dtypes import dtype_name
 from .._errors import Check, Invalid, Mismatch, MemoryLimit, Unsupported
 from .._exec import check_apart, settled
 from .._layout import Layout
-from .._library import lib
+from .._library import byte_count, lib
 from .._plan import Plan, PlanTensor, StreamMove
 from . import _agree, _memory, _shapes, _verify, _wire
 from ._reduce import divide, fill_value, reduce_into
@@ -74,7 +74,7 @@ class Redistribute:
         self.rank, self.size = dist.get_rank(group), dist.get_world_size(group)
         if self.rank < 0:
             raise Invalid("this process is not a member of the group")
-        everyone = _agree.attempt(group, lambda: (self._describe(tensors, device), cap, shm, _wire.machine()))
+        everyone = _agree.attempt(group, lambda: (self._describe(tensors, device), byte_count(cap, "a cap"), shm, _wire.machine()))
         self.device = self._device(tensors, device)
         self.cap = min(each[1] for each in everyone)
         self._plan(lambda: self._make_plan([each[0][0] for each in everyone], source, target, dtype, shapes, balance))

@@ -19,6 +19,9 @@ def describe(tensors: Mapping[str, Any]) -> Dict[str, Local]:
     found = {}
     for name, value in tensors.items():
         shards = as_shards(value)
+        for shard in shards:
+            if not hasattr(shard, "dtype") or not hasattr(shard, "device"):
+                raise TypeError("%s: a tensor of PyTorch is needed, not a %s" % (name, type(shard).__name__))
         if shards:
             found[name] = (dtype_name(shards[0].dtype), [tuple(shard.shape) for shard in shards])
             if any(shard.dtype != shards[0].dtype for shard in shards):

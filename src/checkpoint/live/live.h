@@ -12,6 +12,8 @@
 /* Checks that files can hold a tensor of this dtype and layout, that the group has its ranks, and
  * that this rank's shards have memory. Errors, naming the tensor: INVALID, UNSUPPORTED, RANGE. */
 reshard_status rs_live_check(const reshard_live_tensor *tensor, const reshard_group *group);
+/* Refuses a negative number of tensors. */
+reshard_status rs_live_check_count(int64_t count);
 
 /* Checks that all shards of a rank have memory, unless they are empty. Errors: INVALID. */
 reshard_status rs_live_check_memory(rs_slice name, const reshard_layout *layout, int32_t rank,

@@ -21,6 +21,7 @@
 
 #include <reshard/exec.h>
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -35,6 +36,12 @@ reshard_status rs_live_check_memory(rs_slice name, const reshard_layout *layout,
                            (int)i, (int)rank);
     }
     return RESHARD_OK;
+}
+
+reshard_status rs_live_check_count(int64_t count)
+{
+    return count >= 0 ? RESHARD_OK
+                      : rs_fail(RESHARD_ERR_RANGE, "a list of %" PRId64 " tensors", count);
 }
 
 reshard_status rs_live_check(const reshard_live_tensor *tensor, const reshard_group *group)
@@ -239,6 +246,8 @@ reshard_status reshard_checkpoint_load(const reshard_checkpoint *checkpoint, res
     if (status != RESHARD_OK)
         return rs_fail_within(status, "load");
     status = rs_options_read("load options", options, &chosen, sizeof chosen);
+    if (status == RESHARD_OK)
+        status = rs_live_check_count(count);
     bool once = status == RESHARD_OK && chosen.read_once;
     if (status == RESHARD_OK)
         status = rs_store_check_readable(checkpoint);

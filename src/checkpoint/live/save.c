@@ -251,6 +251,10 @@ reshard_status reshard_checkpoint_save(reshard_context *context, reshard_group *
         return rs_fail_within(status, "save");
     saving s = {.context = context, .group = group, .path = path, .tensors = tensors};
     status = rs_options_read("save options", options, &chosen, sizeof chosen);
+    if (status == RESHARD_OK)
+        status = rs_live_check_count(count);
+    if (status == RESHARD_OK && (path == NULL || path[0] == '\0'))
+        status = rs_fail(RESHARD_ERR_INVALID, "save: no path is given");
     rs_claim claim = {.what = "save: the list of tensors"};
     if (status == RESHARD_OK) {
         s.sync = !chosen.no_sync;

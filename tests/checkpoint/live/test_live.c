@@ -523,6 +523,55 @@ static void test_live__refusals(void **state)
     remove_checkpoint();
 }
 
+/* What no caller means: a missing or empty path, a name that is missing, fewer tensors than
+ * none. */
+static reshard_status pass_nonsense(void *user, reshard_group *group)
+{
+    bool odd = reshard_group_rank(group) == 1; /* one rank alone; the others mean it */
+    static float memory[COLUMNS * COLUMNS];
+    void *shard = memory;
+    reshard_layout *layout = make_layout("2: R", ROWS);
+    reshard_live_tensor good = {"w", RESHARD_F32, layout, &shard}, nameless = good;
+    reshard_checkpoint *checkpoint = NULL;
+    nameless.name = NULL;
+    (void)user;
+    const reshard_status found[] = {
+        reshard_checkpoint_save(NULL, group, odd ? NULL : path, 1, &good, NULL),
+        reshard_checkpoint_save(NULL, group, odd ? "" : path, 1, &good, NULL),
+        reshard_checkpoint_save(NULL, group, path, 1, odd ? &nameless : &good, NULL),
+        reshard_checkpoint_save(NULL, group, path, odd ? -1 : 1, &good, NULL),
+        reshard_checkpoint_save(NULL, group, path, 1, &good, NULL),
+        reshard_checkpoint_open(NULL, path, NULL, &checkpoint),
+        reshard_checkpoint_load(checkpoint, group, 1, odd ? &nameless : &good, NULL),
+        reshard_checkpoint_load(checkpoint, group, odd ? -1 : 1, &good, NULL),
+        reshard_checkpoint_load(checkpoint, group, odd ? -1 : 1, &good,
+                                RESHARD_OPTIONS(reshard_checkpoint_load_options, .read_once = 1)),
+        reshard_checkpoint_load(checkpoint, group, 1, &good, NULL),
+    };
+    static const reshard_status wanted[] = {
+        RESHARD_ERR_INVALID, RESHARD_ERR_INVALID, RESHARD_ERR_INVALID, RESHARD_ERR_RANGE,
+        RESHARD_OK,          RESHARD_OK,          RESHARD_ERR_INVALID, RESHARD_ERR_RANGE,
+        RESHARD_ERR_RANGE,   RESHARD_OK};
+    reshard_checkpoint_destroy(checkpoint);
+    reshard_layout_release(layout);
+    for (size_t i = 0; i < sizeof found / sizeof *found; i++) {
+        char text[400];
+        (void)snprintf(text, sizeof text, "call %zu: %s", i, reshard_status_name(found[i]));
+        if (found[i] != wanted[i])
+            return reshard_error_set(RESHARD_ERR_CHECK, text);
+    }
+    return RESHARD_OK;
+}
+
+static void test_live__nonsense(void **state)
+{
+    (void)state;
+    if (reshard_group_run(NULL, 2, pass_nonsense, NULL) != RESHARD_OK)
+        fail_msg("%s", reshard_error_text());
+    assert_int_equal(access(".partial", F_OK), -1);
+    remove_checkpoint();
+}
+
 int main(void)
 {
     if (mkdtemp(folder) == NULL)
@@ -537,6 +586,7 @@ int main(void)
         cmocka_unit_test(test_live__refused_readings),
         cmocka_unit_test(test_live__maps),
         cmocka_unit_test(test_live__refusals),
+        cmocka_unit_test(test_live__nonsense),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     (void)rmdir(folder);
