@@ -106,6 +106,7 @@ static reshard_status compare_rank(void *user, reshard_group *group)
     reshard_status status = RESHARD_OK;
     for (int i = 0; status == RESHARD_OK && i < 2; i++) {
         v->path = values->paths[i];
+        cli_failure_is_of_second(i == 1);
         status = cli_checkpoint_open(v->work->context, v->path, openings[i], &v->checkpoints[i]);
         if (group != NULL)
             status = reshard_group_agree(group, status);
@@ -113,6 +114,7 @@ static reshard_status compare_rank(void *user, reshard_group *group)
     if (status != RESHARD_OK)
         return status;
     v->path = NULL;
+    cli_failure_is_of_second(0);
     reshard_comparison_options comparing = values->comparing;
     comparing.conversion = &values->planning;
     comparing.group = group;

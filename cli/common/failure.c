@@ -16,7 +16,8 @@
 /* A text, and the option that is added behind it. */
 enum { TEXT_BYTES = 1024, MESSAGE_BYTES = TEXT_BYTES + 256 };
 
-static int is_json; /* --json is given, and standard output can be written */
+static int is_of_second; /* of two checkpoints */
+static int is_json;      /* --json is given, and standard output can be written */
 
 void cli_failure_init(int argc, char **argv)
 {
@@ -74,6 +75,11 @@ static void print_line(const char *name, const char *message, reshard_hint hint,
     (void)fwrite(line, 1, length, stderr);
 }
 
+void cli_failure_is_of_second(int second)
+{
+    is_of_second = second;
+}
+
 /* Adds the option that the hint is about. */
 static void add_option(char message[MESSAGE_BYTES], reshard_hint hint, const char *subject)
 {
@@ -95,7 +101,10 @@ static void add_option(char message[MESSAGE_BYTES], reshard_hint hint, const cha
     };
 #undef DRAFT
     size_t length = strlen(message);
-    if (hint == RESHARD_HINT_ONLY)
+    if (hint == RESHARD_HINT_SOURCE_MESH && is_of_second)
+        (void)snprintf(message + length, MESSAGE_BYTES - length,
+                       " (--from-b MESH, as in --from-b tp=4)");
+    else if (hint == RESHARD_HINT_ONLY)
         (void)snprintf(message + length, MESSAGE_BYTES - length, " (--only %s)", subject);
     else if (hint == RESHARD_HINT_SET_KEY)
         (void)snprintf(message + length, MESSAGE_BYTES - length, "; --set %s=N gives it one",

@@ -40,6 +40,9 @@ int cli_fail_library(reshard_status status, int code, const char *within);
 /* The same with the code that follows from the status. */
 int cli_fail_status(reshard_status status);
 
+/* Says which checkpoint errors are about from now on: the second of two has options of its own. */
+void cli_failure_is_of_second(int is_second);
+
 /* Flushes standard output and returns `code`; if it cannot be written, prints a message and returns
  * CLI_FAILED. */
 int cli_finish(int code);

@@ -119,6 +119,16 @@ static reshard_status see_as_b(reshard_comparison *comparison,
                     own != NULL ? own : "A", mapping.as != NULL ? mapping.as : "B", why);
 }
 
+/* Tensors are compared. Formats spell values in ways of their own, so those are counted. */
+static reshard_status tell_values(reshard_comparison *comparison)
+{
+    int64_t a = comparison->a->value_count, b = comparison->b->value_count;
+    if (a == 0 && b == 0)
+        return RESHARD_OK;
+    return add_note(comparison, "values such as steps are not compared: %lld in A, %lld in B",
+                    (long long)a, (long long)b);
+}
+
 reshard_status rs_comparison_see(reshard_comparison *comparison,
                                  const reshard_conversion_options *options, bool ignore_dropped)
 {
@@ -132,6 +142,7 @@ reshard_status rs_comparison_see(reshard_comparison *comparison,
     if (status == RESHARD_OK && !is_told && options->rules == NULL &&
         comparison->a->viewed == NULL && differ_in_names(comparison))
         status = see_as_b(comparison, options, &is_seen);
-    return status == RESHARD_OK && is_seen ? match_mapped(comparison, options, ignore_dropped)
-                                           : status;
+    if (status == RESHARD_OK && is_seen)
+        status = match_mapped(comparison, options, ignore_dropped);
+    return status == RESHARD_OK ? tell_values(comparison) : status;
 }

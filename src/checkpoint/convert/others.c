@@ -125,6 +125,16 @@ static bool is_outdated(const reshard_conversion *conversion, const char *name)
     return conversion->target.dequantises && strcmp(name, "hf_quant_config.json") == 0;
 }
 
+/* Need nothing be said of a file that holds weights? An index holds none, and formats that read
+ * safetensors files have notes about those that they leave out. */
+static bool is_noted(const reshard_checkpoint *source, const char *name)
+{
+    bool reads_them = false;
+    for (int32_t i = 0; !reads_them && i < source->named_count; i++)
+        reads_them = strstr(source->files[i].name, ".safetensors") != NULL;
+    return strstr(name, ".index.") != NULL || (reads_them && strstr(name, ".safetensors") != NULL);
+}
+
 static reshard_status consider_other(reshard_conversion *conversion, const char *name, others *seen)
 {
     const char *folder = conversion->source->folder;
@@ -143,8 +153,7 @@ static reshard_status consider_other(reshard_conversion *conversion, const char 
         return rs_target_say(&conversion->target,
                              "left out: %s, which says how weights are quantised", name);
     } else if (rs_name_holds_weights(name)) {
-        /* The reader has a note about safetensors files that are left out. An index holds none. */
-        if (strstr(name, ".safetensors") == NULL && strstr(name, ".index.") == NULL)
+        if (!is_noted(conversion->source, name))
             add_kin(&seen->weights, name);
     } else if (is_taken(conversion, name)) {
         add_kin(&seen->replaced, name);

@@ -340,6 +340,13 @@ static reshard_status tell_quantised(rs_target *target, const rs_selection *sele
             target, "dequantised: %lld tensor%s; %lld of scales and the like are left out",
             (long long)selection->made_count, selection->made_count == 1 ? "" : "s",
             (long long)selection->scale_count);
+    if (status == RESHARD_OK && selection->parted_count != 0)
+        status = rs_target_warn(
+            target,
+            "\"%.*s\"%s stay%s behind by the patterns, but the quantised weights that need %s do "
+            "not: take both, or dequantise the weights",
+            RS_SHOWN(selection->parted), selection->parted_count == 1 ? "" : " and others",
+            selection->parted_count == 1 ? "s" : "", selection->parted_count == 1 ? "it" : "them");
     if (status != RESHARD_OK || count == 0)
         return status;
     return rs_target_say(target,

@@ -243,7 +243,8 @@ static reshard_status choose_name(const selector *made, rs_slice name, rs_slice 
 static reshard_status find_quantised(selector *made, const reshard_checkpoint *source,
                                      const reshard_conversion_options *options)
 {
-    bool is_needed = options->dequantize != RESHARD_DTYPE_NONE;
+    bool is_needed = options->dequantize != RESHARD_DTYPE_NONE || made->includes.count != 0 ||
+                     made->excludes.count != 0;
     rs_quantised_kind *kinds = NULL;
     const rs_stored_tensor **becomes = NULL;
     rs_config config;
@@ -292,9 +293,54 @@ static reshard_status choose(const selector *made, rs_slice name, bool *out_chos
     return status;
 }
 
-static reshard_status select_tensor(const selector *made, rs_selection *selection, int64_t origin,
-                                    const rs_stored_tensor *tensor)
+/* How far from codes in the order of names their scales are looked for: modules are smaller. */
+#define NEAR_MAX 32
+
+/* The part of a name up to its last dot, with it: the module that a tensor belongs to. */
+static rs_slice module_of(rs_slice name)
 {
+    while (name.count != 0 && name.bytes[name.count - 1] != '.')
+        name.count--;
+    return name;
+}
+
+/* Do scales and the like belong to these codes? They are in the same module ("q_proj.weight_scale"
+ * and "q_proj.weight"), in one called after the weight ("q_proj.weight.absmax"), or differ in their
+ * last word ("down_proj_scales" and "down_proj_blocks"). */
+static bool belongs_to(rs_slice companion, rs_slice codes)
+{
+    static const char ending[] = "_scales";
+    rs_slice module = module_of(companion);
+    if (rs_slice_ends(companion, ending))
+        return begins_with(codes, (rs_slice){companion.bytes, companion.count - sizeof ending + 2});
+    return rs_slice_compare(module, module_of(codes)) == 0 ||
+           (module.count == codes.count + 1 && memcmp(module.bytes, codes.bytes, codes.count) == 0);
+}
+
+/* Counts scales and the like that the patterns leave behind, though they choose the codes, which
+ * mean nothing without them. Tensors are sorted by name, so what belongs together is close by. */
+static reshard_status count_parted(const selector *made, rs_selection *selection,
+                                   const reshard_checkpoint *source, int64_t origin)
+{
+    const rs_stored_tensor *tensors = source->tensors;
+    rs_slice name = tensors[origin].name;
+    bool is_parted = false;
+    reshard_status status = RESHARD_OK;
+    for (int64_t i = origin > NEAR_MAX ? origin - NEAR_MAX : 0;
+         status == RESHARD_OK && !is_parted && i < source->tensor_count && i < origin + NEAR_MAX;
+         i++) {
+        if (made->quantised[i] == RS_QUANTISED_CODES && belongs_to(name, tensors[i].name))
+            status = choose(made, tensors[i].name, &is_parted);
+    }
+    if (is_parted && selection->parted_count++ == 0)
+        selection->parted = name;
+    return status;
+}
+
+static reshard_status select_tensor(const selector *made, rs_selection *selection,
+                                    const reshard_checkpoint *source, int64_t origin)
+{
+    const rs_stored_tensor *tensor = &source->tensors[origin];
     bool is_chosen = false;
     if (made->made != NULL && made->made[origin] != NULL)
         tensor = made->made[origin];
@@ -312,6 +358,9 @@ static reshard_status select_tensor(const selector *made, rs_selection *selectio
         return RESHARD_OK;
     }
     reshard_status status = choose(made, tensor->name, &is_chosen);
+    if (status == RESHARD_OK && !is_chosen && made->made == NULL && made->quantised != NULL &&
+        made->quantised[origin] == RS_QUANTISED_COMPANION)
+        status = count_parted(made, selection, source, origin);
     if (status != RESHARD_OK || !is_chosen)
         return status;
     if (made->made != NULL && made->quantised[origin] == RS_QUANTISED_COMPANION) {
@@ -476,7 +525,7 @@ reshard_status rs_selection_init(rs_selection *selection, rs_arena *arena,
     if (status == RESHARD_OK)
         status = choose_prefix(selection, arena, source, options, takes_model);
     for (int64_t i = 0; status == RESHARD_OK && i < source->tensor_count; i++)
-        status = select_tensor(&made, selection, i, &source->tensors[i]);
+        status = select_tensor(&made, selection, source, i);
     if (status == RESHARD_OK && options->only != NULL &&
         selection->outside_count == source->tensor_count)
         status = rs_fail(RESHARD_ERR_INVALID,

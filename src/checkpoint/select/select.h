@@ -59,6 +59,10 @@ typedef struct rs_selection {
      * and the first one's name. */
     int64_t quantised_count;
     rs_slice quantised;
+    /* Scales and the like that patterns leave behind while they choose what these belong to: how
+     * many, and the first one's name. */
+    int64_t parted_count;
+    rs_slice parted;
     /* Weights that are computed from codes and scales, and scales and the like that are left out
      * because of it. */
     int64_t made_count, scale_count;

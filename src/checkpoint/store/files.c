@@ -97,10 +97,24 @@ static reshard_status note_links(reshard_checkpoint *checkpoint)
     return status;
 }
 
+/* In reverse order, because a file may be made from an earlier one. */
+static void close_files(reshard_checkpoint *checkpoint)
+{
+    for (int32_t i = checkpoint->file_count; i-- > 0;) {
+        rs_stored_file *file = &checkpoint->files[i];
+        assert(file->body == NULL || file->body_destroy != NULL);
+        if (file->body != NULL)
+            file->body_destroy(file->body);
+        rs_file_close(file->file);
+    }
+    checkpoint->file_count = checkpoint->named_count = 0;
+}
+
 reshard_status rs_store_open_files(reshard_checkpoint *checkpoint, int64_t count,
                                    char *const *names)
 {
-    assert(checkpoint->folder != NULL && checkpoint->file_count == 0);
+    assert(checkpoint->folder != NULL && checkpoint->tensor_count == 0);
+    close_files(checkpoint); /* of a format that was asked before, and then did not read them */
     if (count > INT32_MAX / 2)
         return rs_fail_about(RESHARD_ERR_RANGE, checkpoint->path, "there are too many files");
     checkpoint->files =
@@ -186,14 +200,7 @@ void reshard_checkpoint_destroy(reshard_checkpoint *checkpoint)
         rs_release(checkpoint->context, checkpoint);
         return;
     }
-    /* In reverse order, because a file may be made from an earlier one. */
-    for (int32_t i = checkpoint->file_count; i-- > 0;) {
-        rs_stored_file *file = &checkpoint->files[i];
-        assert(file->body == NULL || file->body_destroy != NULL);
-        if (file->body != NULL)
-            file->body_destroy(file->body);
-        rs_file_close(file->file);
-    }
+    close_files(checkpoint);
     rs_release(checkpoint->context, checkpoint->values);
     rs_release(checkpoint->context, checkpoint->unreadable);
     rs_release(checkpoint->context, checkpoint->crcs);

@@ -216,8 +216,8 @@ struct reshard_checkpoint {
 /* Creates a checkpoint without files and tensors. Slashes at the end of the path are cut off. */
 reshard_status rs_store_create(reshard_context *context, const char *path,
                                reshard_checkpoint **out_checkpoint);
-/* Opens files of the checkpoint's folder, in the order given. Errors: as rs_file_open; UNSUPPORTED
- * if a file is a git-LFS pointer. */
+/* Opens files of the checkpoint's folder, in the order given, instead of any others. Errors: as
+ * rs_file_open; UNSUPPORTED if a file is a git-LFS pointer. */
 reshard_status rs_store_open_files(reshard_checkpoint *checkpoint, int64_t count,
                                    char *const *names);
 /* Opens files, then calls `look` for each. Can be cancelled between two calls. */

@@ -581,6 +581,8 @@ void rs_mapped_select(const rs_mapped *mapped, rs_selection *selection)
     selection->splits_model = first->splits_model;
     selection->quantised_count = first->quantised_count;
     selection->quantised = first->quantised;
+    selection->parted_count = first->parted_count;
+    selection->parted = first->parted;
     selection->made_count = first->made_count;
     selection->scale_count = first->scale_count;
     for (int64_t i = 0; i < selection->count; i++)

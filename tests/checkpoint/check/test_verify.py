@@ -15,6 +15,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "..", "support"), os.path.join(HERE, "..", "..", "cli")]
 import files  # noqa: E402
 import fingerprint  # noqa: E402
+import torch_files  # noqa: E402
 from support import CommandTest, main, run  # noqa: E402
 
 SEED = int(os.environ.get("RESHARD_TEST_SEED", "1"), 0)
@@ -281,6 +282,17 @@ class VerifyTest(CommandTest):
         lines = sorted(f"{json.dumps(name)} {dtype} {'x'.join(map(str, shape)) or 'scalar'} "
                        f"{hashlib.sha256(values).hexdigest()}\n" for name, (dtype, shape, values) in model.items())
         return "".join(lines), hashlib.sha256("".join(lines).encode()).hexdigest()
+
+    def test_values_are_counted(self):
+        """Tensors are compared; that values are not is said, so that nobody takes it for granted."""
+        weights = torch_files.tensor(("F32", (2,), floats(self.numbers, 2)))
+        for name, more in (("a", {"epoch": 3, "lr": 0.5}), ("b", {"epoch": 4}), ("none", {})):
+            torch_files.write(self.at(name + ".pt"), {"w": weights, **more})
+        for a, b, counts in (("a", "b", "2 in A, 1 in B"), ("none", "b", "0 in A, 1 in B"), ("none", "none", None)):
+            arguments = ["verify", self.at(a + ".pt"), self.at(b + ".pt")]
+            notes = [f"values such as steps are not compared: {counts}"] if counts else []
+            self.assertEqual(self.read_json(*arguments)["notes"], notes)
+            self.assertEqual([line for line in self.read_text(*arguments).splitlines() if line.startswith("values")], notes)
 
     def test_sha256(self):
         """Of every dtype, of odd names, of tensors larger than what is read at once, in several splits."""

@@ -125,6 +125,21 @@ class Files(SilentTest):
         done = support.run("convert", self.at("source"), self.at("warned"), "--to", "tp=2")
         self.assertIn("config.json says that its dimension 0 is 16 ($query_rows", done.stderr)
 
+    def test_safetensors_beside_other_formats(self):
+        """A distributed checkpoint is read, and the model beside it left out with a note, whichever format looked at it first."""
+        model = {"a": tensor(self.rnd, "F32", 4, 4), "b": tensor(self.rnd, "F32", 3)}
+        other = {"q": tensor(self.rnd, "F32", 2)}
+        dcp_files.write(self.at("dcp"), model, 2)
+        files.write(self.at("dcp/model.safetensors"), other)
+        self.assertEqual(self.read_json("inspect", self.at("dcp"))["format"], "dcp")
+        self.assertEqual(self.notes("dcp", "out"), ['left out: 1 file of weights that is not read ("model.safetensors")'])
+        self.assertEqual(files.read_hf(self.at("out")), model)
+        # More files than the distributed checkpoint has.
+        for number in range(9):
+            files.write(self.at(f"dcp/extra-{number}.safetensors"), {f"q{number}": other["q"]})
+        self.assertIn('left out: 10 files of weights that are not read ("extra-0.safetensors" and others)', self.notes("dcp", "more"))
+        self.assertEqual(files.read_hf(self.at("more")), model)
+
     def torch_parts(self, folder, *numbers, of=2):
         """PyTorch's files that count themselves, with a tensor each."""
         model = {f"t{i}": tensor(self.rnd, "U8", 8) for i in numbers}

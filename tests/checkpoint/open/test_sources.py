@@ -122,6 +122,10 @@ class MissingRanks(SourceTest):
             self.check_fails(["inspect", self.at(folder)], 1, "give their mesh (--from MESH, as in --from tp=4)")
             error = json.loads(support.run("inspect", self.at(folder), "--json").stdout)["error"]
             self.assertEqual((error["hint"], error["subject"]), ("source-mesh", self.at(folder) if folder == "plain" else "w"))
+            # Of two, each has its own.
+            both = ["verify", self.at(folder), self.at(folder)]
+            self.check_fails(both, 1, "give their mesh (--from MESH, as in --from tp=4)")
+            self.check_fails([*both, "--from", "fsdp=2"], 1, "give their mesh (--from-b MESH, as in --from-b tp=4)")
 
 
 class Config(SourceTest):

@@ -325,6 +325,34 @@ class Dequantize(ConvertTest):
         self.assertIn("left out: hf_quant_config.json, which says how weights are quantised", report["notes"])
         self.assertNotIn("hf_quant_config.json", os.listdir(self.at("no-quant")))
 
+    def test_scales_that_patterns_leave_behind(self):
+        """Codes mean nothing without them: taking one without the other is warned of, unless values are made of both."""
+        rnd = random.Random(SEED)
+        model = {"a.norm.weight": tensor(rnd, "F32", 8)}
+        for name in ("a.k_proj", "a.q_proj"):
+            model[name + ".weight"] = ("F8_E4M3", (8, 8), draw_codes(rnd, 64))
+            model[name + ".weight_scale"] = ("F32", (), floats([0.5]))
+        model["b.proj.weight"] = ("U8", (32, 1), rnd.randbytes(32))
+        model["b.proj.weight.absmax"] = tensor(rnd, "F32", 1)
+        model["b.proj.weight.quant_state.bitsandbytes__nf4"] = tensor(rnd, "U8", 8)
+        blocks, scales, _ = mxfp4(rnd, 2, 4, 1)
+        for name in ("down_proj", "gate_up_proj"):
+            model |= {f"c.experts.{name}_blocks": ("U8", (2, 4, 1, 16), blocks), f"c.experts.{name}_scales": ("U8", (2, 4, 1), scales)}
+        self.write_hf("source", model)
+        self.write_hf("fp8", {name: array for name, array in model.items() if name.startswith("a.")})
+        cases = [(["--include", "a.*.weight"], "a.k_proj.weight_scale", 2), (["--exclude", "a.q*_scale"], "a.q_proj.weight_scale", 1),
+                 (["--include", "b.proj.weight"], "b.proj.weight.absmax", 1), (["--exclude", "*gate_up*_scales"], "c.experts.gate_up_proj_scales", 1),
+                 (["--include", "*down_proj*"], None, 0), (["--include", "a.*"], None, 0), (["--exclude", "*.weight", "--exclude", "*_blocks"], None, 0),
+                 (["--include", "a.*.weight", "--dequantize", "bf16"], None, 0)]
+        for number, (options, first, count) in enumerate(cases):
+            source = "fp8" if "--dequantize" in options else "source"
+            done = support.run("convert", self.at(source), self.at(f"out{number}"), "--quiet", *options)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            if first is not None:
+                self.assertIn(f'warning: "{first}"{" and others stay" if count > 1 else " stays"} behind by the patterns', done.stderr)
+            else:
+                self.assertNotIn("warning", done.stderr)
+
     def test_refusals(self):
         one = ("F32", (1,), floats([1]))
         rows = [
