@@ -51,7 +51,7 @@ static reshard_status compare_ranks(const compare_work *work, reshard_status sta
         rs_digest_u64(&digest, (uint64_t)comparison->items[i].dtype);
     }
     rs_digest_finish(&digest, words);
-    return rs_team_compare(&work->team, status, "compare: the checkpoints", words);
+    return rs_team_compare(&work->team, status, "compare: what is compared", words);
 }
 
 static reshard_status plan_routes(compare_work *work)
