@@ -33,10 +33,14 @@ int rs_slice_compare(rs_slice a, rs_slice b)
     return order != 0 ? order : (a.count > b.count) - (a.count < b.count);
 }
 
+bool rs_slice_is_marked(rs_slice slice)
+{
+    return rs_slice_begins(slice, "\xef\xbb\xbf");
+}
+
 rs_slice rs_slice_unmarked(const char *text, size_t bytes)
 {
-    rs_slice slice = {text, bytes};
-    size_t mark = rs_slice_begins(slice, "\xef\xbb\xbf") ? 3 : 0;
+    size_t mark = rs_slice_is_marked((rs_slice){text, bytes}) ? 3 : 0;
     return (rs_slice){text + mark, bytes - mark};
 }
 

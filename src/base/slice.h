@@ -21,7 +21,10 @@ bool rs_slice_ends(rs_slice slice, const char *text);
 int rs_slice_compare(rs_slice a, rs_slice b);
 /* The same for rs_sort on arrays of rs_slice, or of structs that begin with one. */
 int rs_compare_slices(const void *a, const void *b);
-/* A text without the mark of UTF-8 that some editors put in front of it. */
+/* Whether a text begins with the mark of UTF-8 that some editors put in front; the text without it,
+ * for a whole file. Lines that begin with one come of files that were joined, and nobody sees
+ * it. */
+bool rs_slice_is_marked(rs_slice slice);
 rs_slice rs_slice_unmarked(const char *text, size_t bytes);
 /* The precision for "%.*s" in error texts: the count, limited so that messages stay readable. */
 int rs_slice_shown(rs_slice slice);

@@ -313,7 +313,11 @@ static reshard_status read_file(reshard_map *map, const reshard_map_options *opt
         const char *line_end = end_of_logical(text, at, end);
         reader.cursor = (rs_cursor){at, line_end};
         rs_map_skip_spaces(&reader);
-        if (reader.cursor.at < reader.cursor.end)
+        const char *start = reader.cursor.at;
+        if (rs_slice_is_marked((rs_slice){start, (size_t)(line_end - start)}))
+            status = rs_map_fail(&reader, start, RESHARD_ERR_SYNTAX,
+                                 "the line begins with a mark of UTF-8 (U+FEFF); remove it");
+        else if (start < line_end)
             status = read_logical(&file, &reader);
         at = line_end + (line_end < end);
     }

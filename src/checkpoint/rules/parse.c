@@ -268,6 +268,9 @@ static reshard_status parse_lines(rs_rules *rules, const char *file_name, int de
         reshard_status status;
         if (memchr(start, '\0', (size_t)(stop - start)) != NULL)
             status = rs_fail(RESHARD_ERR_SYNTAX, "there is a NUL byte");
+        else if (rs_slice_is_marked((rs_slice){start, (size_t)(stop - start)}))
+            status = rs_fail(RESHARD_ERR_SYNTAX,
+                             "the line begins with a mark of UTF-8 (U+FEFF); remove it");
         else
             status = parse_line(&parser);
         if (status != RESHARD_OK) {
