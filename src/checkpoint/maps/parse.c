@@ -295,6 +295,14 @@ static reshard_status read_used(const map_file *file, rs_map_reader *reader, rs_
     return read_file(file->map, file->options, file->tier + 1, copy, (rs_slice){text, bytes});
 }
 
+/* A mark of UTF-8 in a line, of files that were joined, or NULL. */
+static const char *find_mark(const char *at, const char *end)
+{
+    while (at < end && !rs_slice_is_marked((rs_slice){at, (size_t)(end - at)}))
+        at++;
+    return at < end ? at : NULL;
+}
+
 static reshard_status read_file(reshard_map *map, const reshard_map_options *options, int32_t tier,
                                 const char *file_name, rs_slice given)
 {
@@ -313,11 +321,12 @@ static reshard_status read_file(reshard_map *map, const reshard_map_options *opt
         const char *line_end = end_of_logical(text, at, end);
         reader.cursor = (rs_cursor){at, line_end};
         rs_map_skip_spaces(&reader);
-        const char *start = reader.cursor.at;
-        if (rs_slice_is_marked((rs_slice){start, (size_t)(line_end - start)}))
-            status = rs_map_fail(&reader, start, RESHARD_ERR_SYNTAX,
-                                 "the line begins with a mark of UTF-8 (U+FEFF); remove it");
-        else if (start < line_end)
+        const char *mark = find_mark(at, line_end);
+        if (mark != NULL)
+            status = rs_map_fail(&reader, mark, RESHARD_ERR_SYNTAX,
+                                 "the line has a mark of UTF-8 (U+FEFF), which nobody sees; "
+                                 "remove it");
+        else if (reader.cursor.at < reader.cursor.end)
             status = read_logical(&file, &reader);
         at = line_end + (line_end < end);
     }

@@ -113,10 +113,12 @@ class Files(SilentTest):
         marked = self.write_text("marked.map", "\ufeffa drop =\r\n* = *\r\n")
         self.assertIn('the map drops 1 tensor ("a")', self.notes("source", "dropped", "--map", marked, "--as", "right"))
         self.assertEqual(files.read_hf(self.at("dropped")), {"b": model["b"]})
-        words = "the line begins with a mark of UTF-8"  # of files that were joined
+        words = "the line begins with a mark of UTF-8 (U+FEFF); remove it"  # of files that were joined
         joined = self.write_text("joined.rules", "\ufeffb R\n\ufeffa S(0)@tp\n* R\n")
         self.fails("source", "joined", "--to", "tp=2", "--rules", joined, words=words)
-        self.fails("source", "joined", "--map", self.write_text("joined.map", "\ufeff\ufeffa drop =\n* = *\n"), "--as", "right", words=words)
+        words = "the line has a mark of UTF-8 (U+FEFF), which nobody sees; remove it"
+        for text in ("\ufeff\ufeffa drop =\n* = *\n", "* = *\n{\ufeffa,b} drop =\n"):
+            self.fails("source", "joined", "--map", self.write_text("joined.map", text), "--as", "right", words=words)
 
     def test_a_key_twice(self):
         """Programs in Python, which load the model, take the last of equal keys."""
