@@ -528,8 +528,8 @@ static void test_live__refusals(void **state)
 static reshard_status pass_nonsense(void *user, reshard_group *group)
 {
     bool odd = reshard_group_rank(group) == 1; /* one rank alone; the others mean it */
-    static float memory[COLUMNS * COLUMNS];
-    void *shard = memory;
+    static float memory[2][COLUMNS * COLUMNS];
+    void *shard = memory[reshard_group_rank(group)];
     reshard_layout *layout = make_layout("2: R", ROWS);
     reshard_live_tensor good = {"w", RESHARD_F32, layout, &shard}, nameless = good;
     reshard_checkpoint *checkpoint = NULL;
