@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * check.c - what a run checks: that the target can be written there, that replicas are equal, that
- * the output matches the source, and that the source did not change.
+ * what is left out is known, that the output matches the source, and that the source did not
+ * change.
  */
 #include "base/context.h"
 #include "base/options.h"
 #include "checkpoint/convert/conversion.h"
+#include "checkpoint/view/mapped.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -129,6 +131,18 @@ reshard_status rs_run_check_copies(rs_conversion_run *run)
     reshard_status status = rs_engine_check_copies(conversion->source, run->team, "comparing",
                                                    conversion->threads, conversion->thread_bytes);
     return status == RESHARD_ERR_CHECK ? rs_fail_within(status, "replicas differ") : status;
+}
+
+reshard_status rs_run_check_left_out(const rs_conversion_run *run)
+{
+    const rs_target *target = &run->conversion->target;
+    const rs_mapped *mapped = target->mapped;
+    reshard_status status = RESHARD_OK;
+    if (mapped != NULL)
+        status = rs_mapped_compare(&mapped->made, mapped->check_count, mapped->checks, run->team);
+    return status == RESHARD_OK
+               ? rs_mapped_compare(target->source, target->tied_count, target->tied, run->team)
+               : status;
 }
 
 /* Checks the padding of all files, which are divided among the ranks. Collective. */

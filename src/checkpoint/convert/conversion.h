@@ -103,6 +103,9 @@ reshard_status rs_run_sync(rs_conversion_run *run);
 reshard_status rs_run_check_paths(const rs_conversion_run *run);
 /* Checks that the replicas in the source are equal. Errors: CHECK. Collective. */
 reshard_status rs_run_check_copies(rs_conversion_run *run);
+/* Checks that tensors that are left out hold what they are known to hold: a constant, a copy, the
+ * embedding. Errors: CHECK. Collective. */
+reshard_status rs_run_check_left_out(const rs_conversion_run *run);
 /* Checks that the output holds what the source does, and sums all of it. Errors: CHECK.
  * Collective. */
 reshard_status rs_run_verify(rs_conversion_run *run, rs_sums *sums);

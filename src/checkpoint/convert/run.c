@@ -5,7 +5,6 @@
  * the way.
  */
 #include "checkpoint/convert/conversion.h"
-#include "checkpoint/view/mapped.h"
 
 #include "base/context.h"
 #include "base/digest.h"
@@ -505,19 +504,6 @@ static reshard_status conclude_finished(rs_conversion_run *run, reshard_conversi
     return status == RESHARD_OK ? conclude(run, report) : status;
 }
 
-/* Compares tensors that are left out because it is known what they hold. Collective. */
-static reshard_status compare_left_out(const rs_conversion_run *run)
-{
-    const rs_target *target = &run->conversion->target;
-    const rs_mapped *mapped = target->mapped;
-    reshard_status status = RESHARD_OK;
-    if (mapped != NULL)
-        status = rs_mapped_compare(&mapped->made, mapped->check_count, mapped->checks, run->team);
-    return status == RESHARD_OK
-               ? rs_mapped_compare(target->source, target->tied_count, target->tied, run->team)
-               : status;
-}
-
 static reshard_status carry_out(rs_conversion_run *run, reshard_conversion_report *report)
 {
     bool finished = false;
@@ -527,7 +513,7 @@ static reshard_status carry_out(rs_conversion_run *run, reshard_conversion_repor
     if (status == RESHARD_OK)
         status = rs_run_check_copies(run);
     if (status == RESHARD_OK)
-        status = compare_left_out(run);
+        status = rs_run_check_left_out(run);
     if (status == RESHARD_OK && run->options.verify)
         status = rs_crcs_check_all(run->conversion->source, run->team);
     status = rs_run_end(run, &event, status);

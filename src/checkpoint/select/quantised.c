@@ -154,3 +154,18 @@ const char *rs_quantised_method(rs_config *config)
                ? method
                : rs_config_find_text(config, "text_config.quantization_config.quant_method");
 }
+
+bool rs_quantised_belongs_to(rs_slice companion, rs_slice codes)
+{
+    static const char ending[] = "_scales";
+    member a, b;
+    if (rs_slice_ends(companion, ending)) {
+        size_t count = companion.count - sizeof ending + 2; /* with the underscore */
+        return codes.count > count && memcmp(codes.bytes, companion.bytes, count) == 0;
+    }
+    split_name(companion, &a);
+    split_name(codes, &b);
+    return rs_slice_compare(a.module, b.module) == 0 ||
+           (a.module.count == codes.count + 1 &&
+            memcmp(a.module.bytes, codes.bytes, codes.count) == 0);
+}

@@ -23,6 +23,11 @@ typedef enum rs_quantised_kind {
 reshard_status rs_quantised_find(rs_arena *arena, const reshard_checkpoint *checkpoint,
                                  bool is_declared, rs_quantised_kind **out_kinds);
 
+/* Do scales and the like belong to these codes? They are in the same module ("q_proj.weight_scale"
+ * and "q_proj.weight"), in one called after the weight ("q_proj.weight.absmax"), or differ in their
+ * last word ("down_proj_scales" and "down_proj_blocks"). */
+bool rs_quantised_belongs_to(rs_slice companion, rs_slice codes);
+
 /* The method by which the model is quantised, according to config.json; NULL if it does not say. */
 const char *rs_quantised_method(rs_config *config);
 

@@ -296,27 +296,6 @@ static reshard_status choose(const selector *made, rs_slice name, bool *out_chos
 /* How far from codes in the order of names their scales are looked for: modules are smaller. */
 #define NEAR_MAX 32
 
-/* The part of a name up to its last dot, with it: the module that a tensor belongs to. */
-static rs_slice module_of(rs_slice name)
-{
-    while (name.count != 0 && name.bytes[name.count - 1] != '.')
-        name.count--;
-    return name;
-}
-
-/* Do scales and the like belong to these codes? They are in the same module ("q_proj.weight_scale"
- * and "q_proj.weight"), in one called after the weight ("q_proj.weight.absmax"), or differ in their
- * last word ("down_proj_scales" and "down_proj_blocks"). */
-static bool belongs_to(rs_slice companion, rs_slice codes)
-{
-    static const char ending[] = "_scales";
-    rs_slice module = module_of(companion);
-    if (rs_slice_ends(companion, ending))
-        return begins_with(codes, (rs_slice){companion.bytes, companion.count - sizeof ending + 2});
-    return rs_slice_compare(module, module_of(codes)) == 0 ||
-           (module.count == codes.count + 1 && memcmp(module.bytes, codes.bytes, codes.count) == 0);
-}
-
 /* Counts scales and the like that the patterns leave behind, though they choose the codes, which
  * mean nothing without them. Tensors are sorted by name, so what belongs together is close by. */
 static reshard_status count_parted(const selector *made, rs_selection *selection,
@@ -329,7 +308,8 @@ static reshard_status count_parted(const selector *made, rs_selection *selection
     for (int64_t i = origin > NEAR_MAX ? origin - NEAR_MAX : 0;
          status == RESHARD_OK && !is_parted && i < source->tensor_count && i < origin + NEAR_MAX;
          i++) {
-        if (made->quantised[i] == RS_QUANTISED_CODES && belongs_to(name, tensors[i].name))
+        if (made->quantised[i] == RS_QUANTISED_CODES &&
+            rs_quantised_belongs_to(name, tensors[i].name))
             status = choose(made, tensors[i].name, &is_parted);
     }
     if (is_parted && selection->parted_count++ == 0)
